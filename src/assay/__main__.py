@@ -1,0 +1,6 @@
+"""Run the command line with ``python -m assay``."""
+
+from assay.cli import main
+
+if __name__ == "__main__":
+    main()

