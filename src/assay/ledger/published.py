@@ -41,7 +41,7 @@ class Row:
         Devices of the deployment.
     inputs, outputs, concurrency : float or None
         Lengths [tok] and requests in flight; ``None`` when a data set or unstated.
-    metric, counting, per, state, comparability : str
+    workload, metric, counting, per, state, comparability : str
         As in the table.
     value : float or None
         In base units; ``None`` when the state is not ``ok``.
@@ -60,6 +60,7 @@ class Row:
     gpu_count: int | None
     inputs: float | None
     outputs: float | None
+    workload: str
     concurrency: float | None
     metric: str
     counting: str
@@ -96,6 +97,13 @@ class Row:
         if self.counting == "total" and self.inputs and self.outputs:
             return rate * self.outputs / (self.inputs + self.outputs)
         return None
+
+    @property
+    def load(self) -> str:
+        """Lengths as ``512/128``, or the name of the data set."""
+        if self.inputs and self.outputs and not self.workload:
+            return f"{self.inputs:.0f}/{self.outputs:.0f}"
+        return self.workload or "lengths unstated"
 
     def _per_gpu(self) -> float | None:
         if self.state != "ok" or self.value is None or not self.unit.startswith("tok/s"):
@@ -160,6 +168,7 @@ def _row(cells: dict[str, str]) -> Row:
         gpu_count=None if count is None else int(count),
         inputs=number("input_tokens"),
         outputs=number("output_tokens"),
+        workload=cells["workload"],
         concurrency=number("concurrency"),
         metric=cells["metric"],
         counting=cells["counting"],

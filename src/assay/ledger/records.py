@@ -17,6 +17,7 @@ Evidence schema history
 from __future__ import annotations
 
 import dataclasses
+import math
 from typing import Annotated, Final, Literal, Self, get_args
 
 import pydantic
@@ -96,7 +97,8 @@ SCOPE_KEYS = (
     "counting",
 )
 
-Slug = Annotated[str, StringConstraints(pattern=r"^[a-z0-9]+([-.][a-z0-9]+)*$", max_length=80)]
+_SLUG = r"^[a-z0-9]+([-.][a-z0-9]+)*$"
+Slug = Annotated[str, StringConstraints(pattern=_SLUG, max_length=80)]
 Text = Annotated[str, StringConstraints(min_length=1, strip_whitespace=True)]
 Digest = Annotated[str, StringConstraints(pattern=r"^[0-9a-f]{64}$")]
 Date = Annotated[
@@ -623,11 +625,19 @@ def _explain(field: str, problem: ErrorDetails) -> Flaw:
             part = problem["ctx"]["field"]
             return Flaw(f"{field}.{part}" if field and part else field or part, known, message)
     wanted = f"{message[0].lower()}{message[1:]}"
-    if name == "value" and "bool" in problem["loc"]:  # an assertion's, which may be many things
-        wanted = "write a number, two numbers, true or false, or a list of names"
-    elif "scope." in field and not field.endswith("]"):
-        wanted = "write text, a whole number, or {unstated: [one reading, another]}"
-    return Flaw(field, "type", f"{_trap(problem['input'])}: {wanted}")
+    given = problem["input"]
+    if isinstance(given, float) and not math.isfinite(given):
+        return Flaw(field, "type", f"{given} is no value: write a finite number")
+    if kind == "string_pattern_mismatch" and problem["ctx"]["pattern"] == _SLUG:
+        wanted = "an id is lower case, digits, hyphens and points"
+    elif kind.endswith("_type"):  # of a union pydantic names only the branch it tried first
+        if "scope." in field and not field.endswith("]"):
+            wanted = "write text, a whole number, or {unstated: [one reading, another]}"
+        elif name == "value" and "bool" in problem["loc"]:
+            wanted = "write a number, two numbers, true or false, or a list of names"
+        elif "bool" in problem["loc"]:
+            wanted = "write text, a number, true or false"
+    return Flaw(field, "type", f"{_trap(given)}: {wanted}")
 
 
 def _trap(given: object) -> str:

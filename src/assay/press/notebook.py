@@ -13,8 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from assay.errors import InputError
-from assay.ledger import store
-from assay.press import parameter
+from assay.ledger import parameter, store
 
 __all__ = ["Notebook", "check_format", "names", "read"]
 

@@ -4,8 +4,9 @@ Owns the printed copies of executed notebooks and claim records under ``book/cla
 the scoreboard, and the two committed texts that must stay current: ``_toc.yml`` and the score and
 picture in the README. Does not own prose (``book/``), cards (``show``) or verdicts (``judge``).
 
-An executed copy is edited in exactly two places: its first heading becomes the claim's title with
-the verdict's glyph, and the injected-parameters cell is hidden.
+An executed copy is edited in exactly three places: its first heading becomes the claim's title with
+the verdict's glyph, the injected-parameters cell is hidden, and figure names gain the claim's id,
+because one notebook is printed for several claims.
 """
 
 from __future__ import annotations
@@ -157,6 +158,9 @@ def _notebook_page(claim: records.Claim, verdict: judge.Verdict, copy: Path) -> 
         tags = cell["metadata"].get("tags", [])
         if "injected-parameters" in tags:
             cell["metadata"]["tags"] = [*tags, "remove-cell"]
+        figure = cell["metadata"].get("mystnb", {}).get("figure")
+        if figure:
+            figure["name"] = f"{claim.id}-{figure['name']}"
     return store.json_text(book)
 
 
@@ -229,7 +233,7 @@ def scoreboard_table(
                 {
                     "verdict": f"{show.GLYPHS[verdict.status]} "
                     + show.verdict_words(verdict.status, verdict.reason),
-                    "claim": f"[{claim.title}]({claim.id})",
+                    "claim": _link(claim, claim.title),
                     "claimed": show.claimed(assertion),
                     "found": show.found(assertion, lead),
                     "basis": verdict.basis.replace("+", ", ") or "—",
@@ -239,6 +243,10 @@ def scoreboard_table(
         if rows:
             blocks.append(f":::{{rubric}} {caption}\n:::\n\n{show.table(rows).text}\n")
     return "\n".join(blocks)
+
+
+def _link(claim: records.Claim, words: str) -> show.Markdown:
+    return show.Markdown(f"{{doc}}`{words} </claims/{claim.id}>`")
 
 
 def scoreboard_rows(
@@ -258,7 +266,7 @@ def scoreboard_rows(
                 "glyph": show.GLYPHS[verdict.status],
                 "low": _ratio(lead.low, claimed[1]),
                 "high": _ratio(lead.high, claimed[0]),
-                "limit": lead.basis.startswith("bound"),
+                "limit": lead.low == 0,
             }
             rows.append(row)
     return rows
@@ -310,6 +318,13 @@ def readme_text(text: str, judged: Mapping[str, judge.Verdict]) -> str:
     return _MARKS.sub(fill, text)
 
 
+def _short(lines: Sequence[str]) -> str:
+    if not lines:
+        return "nothing was printed"
+    plain = re.sub(r"\x1b\[[0-9;]*m", "", lines[0]).replace(f"{store.root()}/", "").strip()
+    return f"{plain} (and {len(lines) - 1} more)" if len(lines) > 1 else plain
+
+
 def _status_table(claims: Sequence[records.Claim]) -> str:
     """Return how each page of this build came about: executed when, for how long, with what."""
     rows = []
@@ -323,7 +338,7 @@ def _status_table(claims: Sequence[records.Claim]) -> str:
             state, seconds = ("replayed from the ledger" if exists else "notebook not written yet"), "—"
         rows.append(
             {
-                "claim": f"[{claim.id}]({claim.id})",
+                "claim": _link(claim, claim.id),
                 "notebook": f"`{claim.notebook}`",
                 "page": state,
                 "run time": seconds,
@@ -357,9 +372,7 @@ def build(*, strict: bool = True) -> Path:
     shutil.rmtree(store.path("_build", "html"), ignore_errors=True)
     shutil.rmtree(store.path("_build", ".doctrees"), ignore_errors=True)
     order = [
-        sys.executable,
-        "-m",
-        "jupyter_book",
+        str(Path(sys.executable).with_name("jupyter-book")),
         "build",
         str(store.path("book")),
         "--path-output",
@@ -384,14 +397,10 @@ def build(*, strict: bool = True) -> Path:
     store.write(log, done.stdout + done.stderr)
     page = store.path("_build", "html", "index.html")
     if done.returncode or not page.is_file():
-        lines = [
-            line
-            for line in (done.stdout + done.stderr).splitlines()
-            if "WARNING" in line or "ERROR" in line or "Error" in line
-        ]
+        printed = (done.stdout + done.stderr).splitlines()
+        lines = [x for x in printed if "WARNING" in x or "ERROR" in x] or printed[-1:]
         raise RunError(
-            f"the book did not build: {lines[0].strip() if lines else 'see the log'}"
-            + (f" (and {len(lines) - 1} more)" if len(lines) > 1 else ""),
+            f"the book did not build: {_short(lines)}",
             where="_build/book.log",
             fix="mend the page it names",
         )

@@ -12,6 +12,9 @@ party's measurement is a green square. Extrapolation is dashed.
 
 from __future__ import annotations
 
+import itertools
+import math
+import textwrap
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -85,7 +88,7 @@ def theme() -> None:
     except ImportError:
         return
     if get_ipython() is not None:
-        set_matplotlib_formats("svg", metadata={"Date": None})
+        set_matplotlib_formats("svg", metadata={"Date": None})  # type: ignore[no-untyped-call]
 
 
 def save(axes: Axes, file: Path) -> None:
@@ -100,9 +103,29 @@ def _axes(rows: float, *, floor: float = 1.9) -> Axes:
     return axes
 
 
-def _label(metric: str, display: str = "") -> str:
+def _label(metric: str, display: str = "", *, width: int = 200) -> str:
     known = metrics.named(metric)
-    return f"{known.title} [{display or known.display}]"
+    return textwrap.fill(f"{known.title} [{display or known.display}]", width)
+
+
+def _ticks(axes: Axes) -> None:
+    """Write a linear axis' ticks with just the decimals that their spacing needs."""
+    step = abs(float(axes.get_xticks()[1] - axes.get_xticks()[0]))
+    decimals = max(0, -math.floor(math.log10(step) + 1e-9)) if step else 0
+    if decimals and round(step * 10**decimals, 6) != round(step * 10**decimals):
+        decimals += 1
+    axes.xaxis.set_major_formatter(FuncFormatter(lambda v, _: f"{v:,.{decimals}f}"))
+
+
+def _spread(axes: Axes, marks: Sequence[tuple[str, float, float]], *, side: str) -> None:
+    """Label marks at one side, moving labels apart where they would overlap."""
+    axes.figure.canvas.draw()
+    last = -math.inf
+    for text, x, y in sorted(marks, key=lambda m: m[2]):
+        at = float(axes.transData.transform((x, y))[1])
+        place = max(at, last + 13)
+        last = place
+        _direct(axes, x, y, text, side=side, rise=(place - at) * 72 / axes.figure.dpi)
 
 
 def _plain(value: float, _: object = None) -> str:
@@ -121,11 +144,14 @@ def _log(axes: Axes, *, ratio: bool = False) -> None:
         axes.xaxis.set_major_locator(LogLocator(numticks=12))
 
 
-def _direct(axes: Axes, x: float, y: float, text: str, *, side: str = "right") -> None:
-    """Label a mark directly, in ink, with a white halo."""
+def _direct(
+    axes: Axes, x: float, y: float, text: str, *, side: str = "right", rise: float = 0.0
+) -> None:
+    """Label a mark directly, in ink, with a white halo; ``rise`` is in points."""
     from matplotlib import patheffects
 
-    offset, align = ((7, 0), "left") if side == "right" else ((-7, 0), "right")
+    offset: tuple[float, float] = (7, rise) if side == "right" else (-7, rise)
+    align = "left" if side == "right" else "right"
     if side == "above":
         offset, align = (0, 8), "center"
     axes.annotate(
@@ -193,8 +219,8 @@ def strip(
     if log:
         _log(axes)
     else:
-        axes.xaxis.set_major_formatter(FuncFormatter(_plain))
         axes.margins(x=0.12)
+        _ticks(axes)
     axes.set_xlabel(_label(assertions[0].metric, unit))
     return axes
 
@@ -348,7 +374,7 @@ def sweep(
         _diamond(axes, x, y)
         _direct(axes, x, y, label, side="left")
     axes.set_xlabel(x_label)
-    axes.set_ylabel(_label(metric, display))
+    axes.set_ylabel(_label(metric, display, width=34))
     axes.margins(x=0.14)
     return axes
 
@@ -364,7 +390,7 @@ def roofline(
     Parameters
     ----------
     ceilings : mapping of str to sequence of (batch, rate)
-        One line per precision, at most three; rates in base units.
+        One line per precision; rates in base units.
     metric : str
         Names the vertical axis.
     points : sequence of (label, batch, rate, kind)
@@ -379,13 +405,14 @@ def roofline(
     axes.grid(axis="y")
     axes.set_xscale("log", base=2)
     axes.set_yscale("log")
-    dashes = (":", "-.", (0, (1, 1)))
+    dashes = (":", "-.", (0, (3, 1, 1, 1, 1, 1)), (0, (1, 3)))
     curves = list(ceilings.items())
     top = max(rate for _, curve in curves for _, rate in curve)
     tallest = max([top, *(rate for _, _, rate, _ in points)]) * 2.2
-    for (name, curve), dash in zip(curves, dashes, strict=False):
+    ends: list[tuple[str, float, float]] = []
+    for (name, curve), dash in zip(curves, itertools.cycle(dashes), strict=False):
         axes.plot(*zip(*curve, strict=True), color=LIMIT, ls=dash, lw=2)
-        _direct(axes, curve[-1][0], curve[-1][1], name)
+        ends.append((name, *curve[-1]))
     best = _upper_hull([curve for _, curve in curves])
     xs, ys = zip(*best, strict=True)
     axes.fill_between(
@@ -399,18 +426,22 @@ def roofline(
         va="top",
         bbox={"facecolor": "white", "edgecolor": "none", "pad": 1.5},
     )
-    for label, x, y, kind in points:
+    for _, x, y, kind in points:
         if kind == "claim":
             _diamond(axes, x, y)
         else:
             axes.plot(x, y, marker="s", ms=6, color=OTHER, ls="none", zorder=5)
-        _direct(axes, x, y, label, side="left" if x > xs[len(xs) // 2] else "right")
     axes.set_ylim(top=tallest)
     axes.xaxis.set_major_formatter(FuncFormatter(_plain))
     axes.yaxis.set_major_formatter(FuncFormatter(_plain))
     axes.set_xlabel("sequences decoded together [1]")
-    axes.set_ylabel(_label(metric))
+    axes.set_ylabel(_label(metric, width=34))
     axes.margins(x=0.14)
+    _spread(axes, ends, side="right")
+    half = max(xs) / 2
+    for side in ("left", "right"):
+        there = [(t, x, y) for t, x, y, _ in points if (side == "left") == (x > half)]
+        _spread(axes, there, side=side)
     return axes
 
 
@@ -502,7 +533,7 @@ def readings(
         axes.text(
             x,
             y,
-            f"{units.number(cell['ratio'], digits=2)}×" if fits else "does not fit",
+            f"{units.number(cell['ratio'], digits=2)}×" if fits else "does\nnot fit",
             ha="center",
             va="center",
             fontsize=8.5,

@@ -7,6 +7,7 @@ not own deciding (``judge``) or drawing (``plot``).
 
 from __future__ import annotations
 
+import html
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -151,7 +152,7 @@ def _printed(value: float) -> str:
 def _with_unit(value: float, unit: str) -> str:
     if unit == "1":
         return _printed(value)
-    symbol = {"x": "×", "%": " %", "pp": " pp"}.get(unit, f" {unit}")
+    symbol = {"x": "×", "us": " µs"}.get(unit, f" {unit}")
     return f"{_printed(value)}{symbol}"
 
 
@@ -233,21 +234,29 @@ def card(claim: records.Claim, verdict: judge.Verdict) -> Markdown:
         ("source", f"{_escape(source.citation)}; {_access(source.access)}"),
         ("GPU evidence", gpu_evidence(store.live(claim.id))),
     ]
-    lines = [f"::::{{admonition}} {_title(claim, verdict)}", f":class: verdict verdict-{verdict.status}", ""]
-    for term, text in rows:
-        lines += [term, f": {text}", ""]
+    lines = [
+        f"::::{{admonition}} {_title(claim, verdict)}",
+        f":class: verdict verdict-{verdict.status}",
+        "",
+    ]
+    survivors = [f"{claim.assertion(f.id).id}: {'; '.join(f.readings)}" for f in heads if f.readings]
+    if survivors:
+        rows.append(("readings not excluded", _join(survivors)))
     remedy = instead(claim, verdict)
     if remedy:
-        lines += ["what holds instead", f": {remedy}", ""]
+        rows.append(("what holds instead", remedy))
+    aside = _aside(claim, verdict)
+    if aside:
+        rows.append(("beside it", aside))
+    for term, text in rows:
+        lines += [term, f": {text}", ""]
     return Markdown("\n".join([*lines, "::::"]))
 
 
 def _join(lines: Iterable[str]) -> str:
     """Return one paragraph, or a list inside a definition."""
     given = [_escape(line) for line in lines]
-    if len(given) == 1:
-        return given[0]
-    return "\n\n  ".join(["", *[f"- {line}" for line in given]]).strip().replace("\n\n  - ", "\n  - ")
+    return given[0] if len(given) == 1 else "\n  ".join(f"- {line}" for line in given)
 
 
 def _found_line(claim: records.Claim, finding: judge.Finding) -> str:
@@ -256,6 +265,10 @@ def _found_line(claim: records.Claim, finding: judge.Finding) -> str:
     word = verdict_words(finding.status, finding.reason)
     tail = f"{word}, {how}" if how else word
     return f"{GLYPHS[finding.status]} {found(assertion, finding)} ({tail})"
+
+
+def _glyphed(finding: judge.Finding) -> str:
+    return f"{GLYPHS[finding.status]} {verdict_words(finding.status, finding.reason)}"
 
 
 def _access(access: str) -> str:
@@ -268,8 +281,16 @@ def _access(access: str) -> str:
 
 
 def instead(claim: records.Claim, verdict: judge.Verdict) -> str:
-    """Say what holds where the claim does not: the findings behind its disputed assertions."""
-    says = [s for f in verdict.findings if f.status == "disputed" for s in f.says[:2]]
+    """Say what holds where the claim does not: the findings behind disputed headline assertions."""
+    says = [s for f in verdict.findings if f.headline and f.status == "disputed" for s in f.says[:2]]
+    return _join(dict.fromkeys(says)) if says else ""
+
+
+def _aside(claim: records.Claim, verdict: judge.Verdict) -> str:
+    """Say what was found about disputed side points."""
+    says = [
+        s for f in verdict.findings if not f.headline and f.status == "disputed" for s in f.says[:1]
+    ]
     return _join(dict.fromkeys(says)) if says else ""
 
 
@@ -281,7 +302,7 @@ def assertions(claim: records.Claim, verdict: judge.Verdict) -> Markdown:
         how = effect(assertion, finding)
         rows.append(
             {
-                "verdict": f"{GLYPHS[finding.status]} {verdict_words(finding.status, finding.reason)}",
+                "verdict": _glyphed(finding),
                 "assertion": assertion.says + ("" if finding.headline else " *(side point)*"),
                 "claimed": claimed(assertion),
                 "found": found(assertion, finding) + (f", {how}" if how else ""),
@@ -292,14 +313,18 @@ def assertions(claim: records.Claim, verdict: judge.Verdict) -> Markdown:
 
 
 def quotation(claim: records.Claim) -> Markdown:
-    """Return the quote, its translation, and where it stands."""
+    """Return the quote in the source's language, its translation, and where it stands."""
     source = store.sources()[claim.source]
     link = f"[{_escape(source.title)}]({source.url})" if source.url else _escape(source.title)
     dated = f", {source.date_published}" if source.date_published else ""
-    quote = "\n> ".join(claim.quote.splitlines())
+    # Raw HTML, because a quote may hold lines that Markdown would turn into lists and tables.
+    quote = "<br>".join(html.escape(line) for line in claim.quote.splitlines())
+    english = html.escape(" ".join(claim.quote_en.split()))
     return Markdown(
-        f"> [{quote}]{{lang=zh}}\n>\n> “{' '.join(claim.quote_en.split())}”\n\n"
-        f"Said by {_escape(source.producer)}: {link}{dated}. Stands in: {_escape(claim.locator)}."
+        f'<blockquote class="quotation"><p lang="zh-Hans">{quote}</p>\n'
+        f"<p>“{english}”</p></blockquote>\n\n"
+        f"Said by {_escape(source.producer)}: {link}{dated}. "
+        f"Stands in: {_escape(claim.locator)}."
     )
 
 
@@ -329,7 +354,10 @@ def scope(claim: records.Claim) -> Markdown:
                 "refuted by": assertion.falsifier,
             }
         )
-    return table(rows)
+    return Markdown(
+        ":::{dropdown} Under which conditions, and what would refute it\n\n"
+        f"{table(rows).text}\n:::"
+    )
 
 
 def evidence(claim: records.Claim, items: Mapping[str, records.Evidence]) -> Markdown:
@@ -426,6 +454,8 @@ def _is_number(value: object) -> bool:
 
 
 def _cell(value: object) -> str:
+    if isinstance(value, Markdown):
+        return value.text
     if value is None:
         return "—"
     if isinstance(value, bool):

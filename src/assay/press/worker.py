@@ -14,7 +14,6 @@ and after a timeout. So every code cell must have an execution count, and no out
 
 from __future__ import annotations
 
-import contextlib
 import json
 import math
 import os
@@ -37,6 +36,7 @@ OUTPUT_LIMIT = 10_000_000
 _START_LIMIT = 120  # a kernel's start takes about 1 s; a loaded machine takes longer [s]
 _MESSAGE_LIMIT = 400  # characters of an error that a one-line message repeats
 _PRINT_LESS = "print less, or show the head of the table"
+_MARKER = "papermill-error-cell-tag"
 _TRACEBACK = "Traceback (most recent call last)"
 
 
@@ -159,7 +159,11 @@ def _execute(job: _Job) -> None:
             allow_errors=False,
         )
     except papermill_errors.PapermillExecutionError:
-        pass  # read from the outputs below, as errors that a cell magic swallowed are
+        # The error is read from the outputs below, as one that a cell magic swallowed is; what
+        # papermill wrote about it goes, since it would shift the numbers of the cells.
+        job.live.cells = [
+            cell for cell in job.live.cells if _MARKER not in cell.metadata.get("tags", [])
+        ]
     except client_errors.CellTimeoutError:
         job.fail(
             f"ran longer than the limit of {limit:g} s for one cell",
@@ -207,6 +211,8 @@ def _text(job: _Job) -> str:
         if size > OUTPUT_LIMIT:
             job.fail(_too_large(size), index, _PRINT_LESS)
     content = scrub.notebook(json.loads(json.dumps(job.live)), job.scrub)
+    injected = content["cells"][job.asked["parameters_at"] + 1]
+    injected["id"] = "injected-parameters"  # papermill draws a new one for every run
     try:
         text = json.dumps(content, indent=1, ensure_ascii=False, allow_nan=False) + "\n"
     except ValueError:
@@ -238,13 +244,13 @@ def _require_evidence(job: _Job) -> None:
 
 def _keep_failed(job: _Job) -> None:
     """Leave the notebook as far as it came, for whoever looks for the reason."""
-    if job.live is None:
+    if job.live is None:  # the kernel never started
         return
-    with contextlib.suppress(Exception):
-        content = scrub.notebook(json.loads(json.dumps(job.live)), job.scrub)
+    raw = json.dumps(job.live)
+    if len(raw) <= OUTPUT_LIMIT:
+        content = scrub.notebook(json.loads(raw), job.scrub)
         text = json.dumps(content, indent=1, ensure_ascii=False)
-        if len(text) <= OUTPUT_LIMIT:
-            store.write(job.folder / "failed.ipynb", text + "\n")
+        store.write(job.folder / "failed.ipynb", text + "\n")
 
 
 def _too_large(size: int) -> str:

@@ -1,0 +1,328 @@
+"""Oracle: vLLM's own account of what a model's layers keep, for any ``config.json``.
+
+Owns asking vLLM for the KV cache specs of every layer, on a CPU, without weights, and laying its
+answer beside ours and beside public calculators. Does not own vLLM's inner names (``private``), our
+figures (``assay.physics.kv``) or a running engine (``pool``).
+
+Limits, all of the CPU build: what concerns layout only (how groups of layers are padded to one page
+size) follows the CPU platform and is not read here. Recurrent states are kept at 32 bits on a
+processor with bf16 arithmetic, whatever the file says. The format of the weights is left out of the
+question, so a cache format that comes with it must be given. Sparse attention with an indexer
+(DeepSeek V3.2 and V4) is refused. Tensor parallelism is pretended: rank 0 of a group that has no
+other member.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import logging
+import tempfile
+import warnings
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from assay.bench import private
+from assay.ledger import store
+from assay.physics import calculators, kv
+
+__all__ = ["Kept", "Refusal", "Row", "Specs", "compare", "specs"]
+
+Config = Mapping[str, object]
+
+# A multiple of 32, as the CPU's attention kernel wants. Bytes per token do not depend on it.
+_BLOCK = 32
+# The weights' format, and code that a file would load from elsewhere.
+_LEFT_OUT = ("auto_map", "compression_config", "quantization_config")
+_NAMES = (
+    ("SlidingWindow", "sliding"),
+    ("ChunkedLocal", "chunked"),
+    ("Mamba", "linear"),
+    ("CrossAttention", "cross"),
+    ("EncoderOnly", "none"),
+    ("MLAAttention", "mla"),
+    ("FullAttention", "full"),
+)
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Kept:
+    """What one layer keeps, as vLLM says.
+
+    Parameters
+    ----------
+    layer : str
+        vLLM's name of the layer.
+    kind : str
+        ``full``, ``sliding``, ``chunked``, ``mla``, ``linear``, ``shared``, ``cross`` or ``none``.
+    bytes_per_token : int
+        Growth per token until the window is full [B/tok].
+    window : int
+        Tokens kept at most; 0 when every token is kept [tok].
+    state_bytes : int
+        Constant memory per sequence [B].
+    """
+
+    layer: str
+    kind: str
+    bytes_per_token: int = 0
+    window: int = 0
+    state_bytes: int = 0
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Specs:
+    """vLLM's answer for one configuration, on one rank [B].
+
+    Parameters
+    ----------
+    all_layers_bytes_per_token : int
+        Every attention layer at full length.
+    growth_bytes_per_token : int
+        Layers that keep every token.
+    bounded_bytes_per_sequence : int
+        Windows and states together.
+    window_bytes_per_sequence, state_bytes_per_sequence : int
+        The two parts of it.
+    layers : tuple of Kept
+        Every layer that keeps something or reads another layer's cache.
+    parameters : int
+        Parameters on this rank.
+    engine, version : str
+        The build that answered.
+    notes : tuple of str
+        What was changed in the file before it was asked.
+    """
+
+    all_layers_bytes_per_token: int
+    growth_bytes_per_token: int
+    bounded_bytes_per_sequence: int
+    window_bytes_per_sequence: int
+    state_bytes_per_sequence: int
+    layers: tuple[Kept, ...]
+    parameters: int
+    engine: str
+    version: str
+    notes: tuple[str, ...] = ()
+
+    def count(self) -> dict[str, int]:
+        """Return the layers of each kind that occurs."""
+        found: dict[str, int] = {}
+        for kept in self.layers:
+            found[kept.kind] = found.get(kept.kind, 0) + 1
+        return found
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Refusal:
+    """vLLM did not answer for a configuration, and why."""
+
+    reason: str
+    engine: str
+    version: str
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Row:
+    """Four answers about one configuration, in bytes per token at 16 bits.
+
+    ``verdict`` is ``agree``, ``differ``, ``refused-here`` or ``refused-there``; ``why`` says more
+    for the last three. A calculator is right when it equals the oracle's figure for all layers.
+    """
+
+    model: str
+    model_type: str
+    verdict: str
+    why: str
+    ours: int | None
+    ours_growth: int | None
+    ours_bounded: int | None
+    oracle: int | None
+    oracle_growth: int | None
+    oracle_bounded: int | None
+    gpu_poor: int | None
+    lmcache: int | None
+    parameters: int | None = None
+
+    def right(self, calculator: str) -> bool | None:
+        """Return whether a calculator has the oracle's figure; None when one gives none."""
+        printed = {"gpu_poor": self.gpu_poor, "lmcache": self.lmcache}[calculator]
+        return None if self.oracle is None or printed is None else printed == self.oracle
+
+
+def specs(
+    config: Config, *, tp: int = 1, kv_dtype: str | None = None, longest: int | None = None
+) -> Specs | Refusal:
+    """Ask vLLM what every layer of a model keeps.
+
+    Parameters
+    ----------
+    config : Mapping
+        The parsed ``config.json``.
+    tp : int
+        Tensor-parallel size [GPU]; the answer is for rank 0.
+    kv_dtype : str, optional
+        vLLM's name of the cache's format, such as ``fp8``; the model's own when not given.
+    longest : int, optional
+        Longest sequence to serve [tok]; the file's when not given.
+
+    Returns
+    -------
+    Specs or Refusal
+        A model that vLLM cannot build is a refusal with its reason, not an exception.
+
+    Raises
+    ------
+    InputError
+        When vLLM is not installed or of an unknown version; ask ``private.absent`` first.
+
+    Notes
+    -----
+    Some 0.3 s a configuration once vLLM is imported (10 to 15 s), and less than 1 GB of memory:
+    weights are shapes only. The class in ``architectures`` is taken from ``model_type`` when the
+    file has none.
+    """
+    private.quiet()
+    engine, version = private.version() or ("", "")
+    prepared, notes = _prepared(config)
+    with _silence(), tempfile.TemporaryDirectory(prefix="assay-oracle-") as name:
+        folder = Path(name)
+        store.write(folder / "config.json", store.json_text(prepared))
+        options: dict[str, Any] = {"block_size": _BLOCK, "kv_cache_dtype": kv_dtype or "auto"}
+        if longest is not None:
+            options["max_model_len"] = longest
+        try:
+            vllm_config = private.engine_config(folder, **options)
+            found, shared, parameters = private.layer_specs(vllm_config, tp)
+        except (KeyboardInterrupt, MemoryError):
+            raise
+        except BaseException as error:  # vLLM refuses in many ways, SystemExit among them
+            return Refusal(private.describe(error), engine, version)
+    layers = [_kept(layer, spec) for layer, spec in found.items()]
+    layers += [Kept(layer, "shared") for layer in shared]
+    growing = sum(x.bytes_per_token for x in layers if not x.window)
+    windowed = sum(x.bytes_per_token for x in layers if x.window)
+    windows = sum(x.bytes_per_token * x.window for x in layers)
+    states = sum(x.state_bytes for x in layers)
+    return Specs(
+        growing + windowed,
+        growing,
+        windows + states,
+        windows,
+        states,
+        tuple(layers),
+        parameters,
+        engine,
+        version,
+        notes,
+    )
+
+
+def _prepared(config: Config) -> tuple[dict[str, object], tuple[str, ...]]:
+    """Return the file as vLLM is asked about it, and what was changed."""
+    kept = {name: value for name, value in config.items() if name not in _LEFT_OUT}
+    notes = [f"{name} left out" for name in _LEFT_OUT if config.get(name) is not None]
+    model_type = kept.get("model_type")
+    if not kept.get("architectures") and isinstance(model_type, str):
+        named = private.architecture(model_type)
+        if named:
+            kept["architectures"] = [named]
+            notes.append(f"architectures taken from model_type: {named}")
+    return kept, tuple(notes)
+
+
+def _kept(layer: str, spec: Any) -> Kept:
+    name = type(spec).__name__
+    kind = next((word for part, word in _NAMES if part in name), "full")
+    if kind == "linear":
+        return Kept(layer, kind, state_bytes=int(spec.real_page_size_bytes))
+    if kind in ("cross", "none"):
+        return Kept(layer, kind)
+    page, block = int(spec.real_page_size_bytes), int(spec.block_size)
+    each, rest = divmod(page, block)
+    if rest:
+        raise AssertionError(f"{name} keeps {page} B in {block} tokens")
+    window = getattr(spec, "sliding_window", None) if kind == "sliding" else None
+    if kind == "chunked":
+        window = spec.attention_chunk_size
+    return Kept(layer, kind, each, int(window or 0))
+
+
+@contextlib.contextmanager
+def _silence() -> Iterator[None]:
+    """Keep an engine's remarks out of a notebook; a refusal carries its own reason."""
+    before = logging.root.manager.disable
+    logging.disable(logging.ERROR)
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            yield
+    finally:
+        logging.disable(before)
+
+
+def compare(configs: Sequence[tuple[str, Config]]) -> list[Row]:
+    """Lay our figures, the oracle's and two public calculators' side by side.
+
+    Parameters
+    ----------
+    configs : sequence of (str, Mapping)
+        Names and parsed ``config.json`` files.
+
+    Returns
+    -------
+    list of Row
+        One per configuration, in the order given, at 16 bits per number.
+
+    Raises
+    ------
+    InputError
+        When vLLM is not installed or of an unknown version.
+
+    Notes
+    -----
+    ``agree`` needs all three figures equal: all layers, growth, and windows and states.
+    """
+    rows = []
+    for name, config in configs:
+        ours = kv.report(config, kv_dtype="bf16")
+        theirs = specs(config)
+        rows.append(_row(name, config, ours, theirs))
+    return rows
+
+
+def _row(name: str, config: Config, ours: kv.Report, theirs: Specs | Refusal) -> Row:
+    mine = (
+        ours.all_layers_bytes_per_token,
+        ours.growth_bytes_per_token,
+        ours.bounded_bytes_per_sequence,
+    )
+    his: tuple[int | None, int | None, int | None] = (None, None, None)
+    parameters = None
+    if isinstance(theirs, Specs):
+        parameters = theirs.parameters
+        his = (
+            theirs.all_layers_bytes_per_token,
+            theirs.growth_bytes_per_token,
+            theirs.bounded_bytes_per_sequence,
+        )
+    if isinstance(theirs, Refusal):
+        verdict, why = "refused-there", theirs.reason
+    elif ours.status == "refused":
+        verdict, why = "refused-here", ours.reason
+    elif mine == his:
+        verdict, why = "agree", ""
+    else:
+        verdict, why = "differ", ours.reason
+    return Row(
+        name,
+        str(config.get("model_type", "")),
+        verdict,
+        why,
+        *mine,
+        *his,
+        calculators.gpu_poor(config),
+        calculators.lmcache(config),
+        parameters,
+    )
