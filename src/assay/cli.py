@@ -292,7 +292,9 @@ def kv(
     tp: Annotated[int, typer.Option(help="Tensor-parallel size.")] = 1,
     pp: Annotated[int, typer.Option(help="Pipeline-parallel size.")] = 1,
     kv_dtype: Annotated[str | None, typer.Option(help="For example fp16, fp8, int8.")] = None,
-    block_size: Annotated[int | None, typer.Option(help="Round lengths up to whole blocks.")] = None,
+    block_size: Annotated[
+        int | None, typer.Option(help="Round lengths up to whole blocks.")
+    ] = None,
     memory: Annotated[
         str | None, typer.Option(help='Memory for the cache, for example "22.5 GiB".')
     ] = None,

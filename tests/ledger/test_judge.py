@@ -365,9 +365,10 @@ def test_the_interval_is_the_hull_of_the_strongest_basis_in_printed_units(
 def test_edges_are_compared_as_decimals_not_as_binary_noise(
     assertion: Build, evidence: Build
 ) -> None:
-    # 4.35 * 1e-3 is 0.004350000000000001 in binary floating point.
-    claimed = assertion(value=4.35, band={"low": 4.35, "high": 4.35, "why": "w"})
-    item = evidence(estimate=_estimate((0.00435, 0.00435), "s", 1))
+    # In binary floating point 2.01 * 1e9 is 2009999999.9999998.
+    band = {"low": 2.01, "high": 2.01, "why": "w"}
+    claimed = assertion(metric="weight_bytes", unit="GB", value=2.01, band=band)
+    item = evidence(estimate=_estimate((2_010_000_000, 2_010_000_000), "B", 1))
     assert judge.decide(claimed, [item]).status == "verified"
 
 

@@ -335,6 +335,8 @@ def test_found_fills_in_what_does_not_enter_and_says_what_is_wrong(project: Any)
     assert store.live("first-token") == [item]
     with pytest.raises(InputError, match="cannot be read"):
         store.found(owner, "fast", **{**arguments, "inputs": ["data/none.csv"]})
+    with pytest.raises(RecordError, match=r"first-token, fast, .*unit: .*write s, not ms"):
+        store.found(owner, "fast", **{**arguments, "unit": "ms"})
 
 
 # -- verdicts and history -------------------------------------------------------------------------

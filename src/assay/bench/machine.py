@@ -58,7 +58,7 @@ class Device:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Machine:
-    """This computer.
+    """The computer this runs on.
 
     Parameters
     ----------
@@ -200,9 +200,7 @@ def capability(
     if not written:
         return Capability(claim.id, "not-written", f"notebook {claim.notebook} is not written yet")
     wanted = [
-        a
-        for a in claim.assertions
-        if "measured" in (*a.decided_by.verify, *a.decided_by.dispute)
+        a for a in claim.assertions if "measured" in (*a.decided_by.verify, *a.decided_by.dispute)
     ]
     if not wanted:
         return Capability(
@@ -221,7 +219,7 @@ def capability(
             return Capability(
                 claim.id,
                 "measurable",
-                f"{needed} × {matching[0].id or matching[0].name} is in the scope of {assertion.id}",
+                f"{needed} × {matching[0].id or matching[0].name} is in scope of {assertion.id}",
             )
         lacking |= {"a GPU"} if open_scope else {f"{needed} × {' or '.join(sorted(admissible))}"}
     mine = ", ".join(sorted(here)) or "no GPU"

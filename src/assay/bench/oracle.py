@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import json
 import logging
 import tempfile
 import warnings
@@ -25,7 +26,7 @@ from typing import Any
 
 from assay.bench import private
 from assay.ledger import store
-from assay.physics import calculators, kv
+from assay.physics import calculators, fields, kv
 
 __all__ = ["Kept", "Refusal", "Row", "Specs", "compare", "specs"]
 
@@ -35,6 +36,15 @@ Config = Mapping[str, object]
 _BLOCK = 32
 # The weights' format, and code that a file would load from elsewhere.
 _LEFT_OUT = ("auto_map", "compression_config", "quantization_config")
+# Language models that vLLM builds from another model's class (its qwen2_vl, qwen3_vl and so on).
+_SAME_BODY = {
+    "qwen2_5_omni_text": "qwen2",
+    "qwen2_5_vl_text": "qwen2",
+    "qwen2_vl_text": "qwen2",
+    "qwen3_omni_moe_text": "qwen3_moe",
+    "qwen3_vl_moe_text": "qwen3_moe",
+    "qwen3_vl_text": "qwen3",
+}
 _NAMES = (
     ("SlidingWindow", "sliding"),
     ("ChunkedLocal", "chunked"),
@@ -184,14 +194,28 @@ def specs(
     file has none.
     """
     private.quiet()
-    engine, version = private.version() or ("", "")
+    options: dict[str, Any] = {"block_size": _BLOCK, "kv_cache_dtype": kv_dtype or "auto"}
+    if longest is not None:
+        options["max_model_len"] = longest
     prepared, notes = _prepared(config)
+    answer = _asked(prepared, notes, options, tp)
+    part = _language_part(config)
+    if isinstance(answer, Refusal) and part is not None:
+        # The whole model may need packages for pictures or sound that its language does not.
+        prepared, notes = _prepared(part)
+        second = _asked(prepared, ("only the language model asked for", *notes), options, tp)
+        return second if isinstance(second, Specs) else answer
+    return answer
+
+
+def _asked(
+    prepared: Config, notes: tuple[str, ...], options: dict[str, Any], tp: int
+) -> Specs | Refusal:
+    engine, version = private.version() or ("", "")
     with _silence(), tempfile.TemporaryDirectory(prefix="assay-oracle-") as name:
         folder = Path(name)
-        store.write(folder / "config.json", store.json_text(prepared))
-        options: dict[str, Any] = {"block_size": _BLOCK, "kv_cache_dtype": kv_dtype or "auto"}
-        if longest is not None:
-            options["max_model_len"] = longest
+        # The ledger's JSON writes 1.0 as 1, which transformers refuses where it wants a float.
+        store.write(folder / "config.json", json.dumps(prepared))
         try:
             vllm_config = private.engine_config(folder, **options)
             found, shared, parameters = private.layer_specs(vllm_config, tp)
@@ -199,7 +223,8 @@ def specs(
             raise
         except BaseException as error:  # vLLM refuses in many ways, SystemExit among them
             return Refusal(private.describe(error), engine, version)
-    layers = [_kept(layer, spec) for layer, spec in found.items()]
+        longest = int(vllm_config.model_config.max_model_len)
+    layers = [_kept(layer, spec, longest) for layer, spec in found.items()]
     layers += [Kept(layer, "shared") for layer in shared]
     growing = sum(x.bytes_per_token for x in layers if not x.window)
     windowed = sum(x.bytes_per_token for x in layers if x.window)
@@ -232,7 +257,18 @@ def _prepared(config: Config) -> tuple[dict[str, object], tuple[str, ...]]:
     return kept, tuple(notes)
 
 
-def _kept(layer: str, spec: Any) -> Kept:
+def _language_part(config: Config) -> Config | None:
+    """Return the language model of a file that has several, with a class that vLLM knows."""
+    part = fields.text_config(config)
+    if part is config:
+        return None
+    word = part.get("model_type")
+    name = _SAME_BODY.get(word, word) if isinstance(word, str) else None
+    kept = {key: value for key, value in part.items() if key != "architectures"}
+    return {**kept, "model_type": name}
+
+
+def _kept(layer: str, spec: Any, longest: int) -> Kept:
     name = type(spec).__name__
     kind = next((word for part, word in _NAMES if part in name), "full")
     if kind == "linear":
@@ -246,6 +282,8 @@ def _kept(layer: str, spec: Any) -> Kept:
     window = getattr(spec, "sliding_window", None) if kind == "sliding" else None
     if kind == "chunked":
         window = spec.attention_chunk_size
+    if window is not None and window >= longest:  # vLLM keeps the word; nothing is ever dropped
+        return Kept(layer, "full", each)
     return Kept(layer, kind, each, int(window or 0))
 
 

@@ -12,8 +12,14 @@ instead of failing somewhere inside.
 from __future__ import annotations
 
 import contextlib
+import importlib.abc
+import importlib.machinery
 import importlib.metadata
+import importlib.util
+import math
 import os
+import sys
+import types
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -36,6 +42,8 @@ __all__ = [
 # Minor releases whose internals these functions were written for. 0.32 is what the CPU build
 # ships and what the tests run; 0.33 moved one module and added one argument.
 TESTED = ("0.32", "0.33")
+# Tensors up to this many numbers are made in earnest: constructors compute with some of them.
+_SMALL = 4096
 _QUIET = {
     "HF_HUB_OFFLINE": "1",
     "TOKENIZERS_PARALLELISM": "false",
@@ -128,6 +136,8 @@ def engine_config(folder: Path, **options: Any) -> Any:
 
     _import_model_classes(folder, ModelRegistry)
     arguments: dict[str, Any] = {
+        # Prefix caching changes no layer's bytes, and some hybrids are refused with it on a CPU.
+        "enable_prefix_caching": False,
         "enforce_eager": True,
         "language_model_only": True,
         "load_format": "dummy",
@@ -148,7 +158,52 @@ def _import_model_classes(folder: Path, registry: Any) -> None:
     for name in config.get("architectures") or ():
         entry = registry.models.get(name)
         if entry is not None and not hasattr(entry, "model_cls"):
-            registry.register_model(name, entry.load_model_cls())
+            with _no_pictures():
+                registry.register_model(name, entry.load_model_cls())
+
+
+class _Placeholder(types.ModuleType):
+    """A module that has every name; none of them does anything."""
+
+    __path__: list[str] = []  # noqa: RUF012
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("__"):
+            raise AttributeError(name)
+        return type(name, (), {})
+
+
+class _Finder(importlib.abc.MetaPathFinder, importlib.abc.Loader):
+    def find_spec(self, name: str, path: Any = None, target: Any = None) -> Any:
+        if name.partition(".")[0] == "torchvision":
+            return importlib.machinery.ModuleSpec(name, self, is_package=True)
+        return None
+
+    def create_module(self, spec: Any) -> types.ModuleType:
+        return _Placeholder(spec.name)
+
+    def exec_module(self, module: types.ModuleType) -> None:
+        return None
+
+
+@contextlib.contextmanager
+def _no_pictures() -> Iterator[None]:
+    """Let model classes be imported without torchvision, which the CPU build does not bring.
+
+    vLLM writes a language model and its picture reader into one module; only the reader calls
+    torchvision. The placeholder is gone when the class is there.
+    """
+    if importlib.util.find_spec("torchvision") is not None:
+        yield
+        return
+    finder = _Finder()
+    sys.meta_path.append(finder)
+    try:
+        yield
+    finally:
+        sys.meta_path.remove(finder)
+        for name in [n for n in sys.modules if n.partition(".")[0] == "torchvision"]:
+            del sys.modules[name]
 
 
 @contextlib.contextmanager
@@ -181,7 +236,7 @@ def _meta_mode() -> Any:
     """Return a mode in which large tensors are never allocated.
 
     Weights are made by ``torch.empty`` and its like: those go to the meta device. Values that
-    constructors compute with, such as ranges and rotary tables, stay real.
+    constructors compute with, such as scales, ranges and rotary tables, stay real.
     """
     import torch
     from torch.overrides import TorchFunctionMode
@@ -201,11 +256,19 @@ def _meta_mode() -> Any:
             self, function: Any, types: Any, args: Any = (), kwargs: Any = None
         ) -> Any:
             options = dict(kwargs or {})
-            if function in makers:
+            if function in makers and _size(args, options) > _SMALL:
                 options["device"] = "meta"
             return function(*args, **options)
 
     return OnMeta()
+
+
+def _size(arguments: Any, options: Mapping[str, Any]) -> int:
+    """Return how many numbers a call of ``torch.empty`` and its like would make."""
+    shape = options.get("size", arguments)
+    if len(shape) and not isinstance(shape[0], int):
+        shape = shape[0]
+    return math.prod(n for n in shape if isinstance(n, int))
 
 
 def layer_specs(config: Any, tp: int = 1) -> tuple[dict[str, Any], dict[str, str], int]:

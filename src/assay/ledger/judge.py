@@ -215,9 +215,7 @@ def decide(assertion: Assertion, evidence: Iterable[Evidence]) -> Finding:
 
     if len(decisions) > 1 and any(vote != "none" for vote in votes):
         survivors = tuple(name for name, (vote, _) in decisions.items() if vote != "dispute")
-        return _finding(
-            assertion, "open", "undecidable-as-stated", [], matching, survivors
-        )
+        return _finding(assertion, "open", "undecidable-as-stated", [], matching, survivors)
     return _finding(assertion, "open", _why_open(assertion, matching), [], matching)
 
 

@@ -207,9 +207,9 @@ def _bound_words(assertion: records.Assertion, reading: readings.Reading) -> str
     counted = {"output": "generated tokens", "total": "input and output tokens"}
     relation = "below" if reading.ratio > 1 else "not below"
     return (
-        f"In {reading.precision}, counting {counted[str(reading.counting)]}, {cards} can make at most "
-        f"{units.number(reading.ceiling or 0.0)} tok/s ({reading.limited_by}), which is {relation} the "
-        f"claimed {units.number(assertion.claimed[0])}."
+        f"In {reading.precision}, counting {counted[str(reading.counting)]}, {cards} can make at "
+        f"most {units.number(reading.ceiling or 0.0)} tok/s ({reading.limited_by}), which is "
+        f"{relation} the claimed {units.number(assertion.claimed[0])}."
     )
 
 
@@ -280,8 +280,8 @@ def record_published(
         return []
     top, groups = rows[0].total_per_gpu or 0.0, published.independent(rows)
     words = (
-        f"No published rate of such a card exceeds {units.number(top)} tok/s, input and output tokens "
-        f"together ({len(rows)} rows of {groups} independent sources)."
+        f"No published rate of such a card exceeds {units.number(top)} tok/s, input and output "
+        f"tokens together ({len(rows)} rows of {groups} independent sources)."
     )
     return [
         store.found(
@@ -293,7 +293,7 @@ def record_published(
             high=top,
             unit="tok/s",
             n=groups,
-            method="largest published rate per card, input tokens added where only output is printed",
+            method="largest published rate per card; input added where only output is printed",
             finding=words,
             parameters=parameters,
             inputs=["data/published/measurements.csv"],

@@ -10,9 +10,11 @@ it does not hold itself (sources, devices, claims) is looked up in the project.
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 import os
 import re
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -228,7 +230,20 @@ def _folder(folder: Path) -> list[Problem]:
         if whole:
             found += _unused(shelf)
             found += _verdicts(shelf, any(p.severity == "error" for p in found))
-    return found
+    return _gathered(found)
+
+
+def _gathered(found: list[Problem]) -> list[Problem]:
+    """Say once for a claim that its evidence is of an older notebook: one run mends it all."""
+    pieces = Counter((p.where.rpartition("/")[0], p.what) for p in found if p.rule == "E009")
+    result: dict[Problem, None] = {}
+    for p in found:
+        place = p.where.rpartition("/")[0]
+        if p.rule == "E009" and pieces[place, p.what] > 1:
+            what = f"{p.what} {pieces[place, p.what]} pieces were made"
+            p = dataclasses.replace(p, where=place, what=what)
+        result[p] = None
+    return list(result)
 
 
 def _walk(top: Path) -> Iterator[Path]:

@@ -712,42 +712,54 @@ def found(
         Blocks of a measurement, or independent sources of a publication.
     gates, provenance, samples
         For measurements; ``samples`` is a path relative to the root.
-    **conditions : str or int
-        Scope values the evidence holds for. Keys that the scope marks ``n/a`` may be left out.
 
     Returns
     -------
     Evidence
         As written.
+
+    Raises
+    ------
+    RecordError
+        When what is given makes no evidence, or none of this claim.
+    InputError
+        When an input does not exist.
     """
+    import pydantic
+
     from assay.ledger import records
 
     scope = owner.assertion(assertion).scope
     filled = {key: "n/a" for key in records.SCOPE_KEYS if getattr(scope, key) == "n/a"}
-    item = records.Evidence(
-        schema_=records.EVIDENCE_SCHEMA,
-        claim=owner.id,
-        assertion=assertion,
-        basis=basis,
-        estimate=records.Estimate(
-            value=float(value),
-            low=_end(low, value),
-            high=_end(high, value),
-            unit=unit,
-            n=n,
-            method=method,
-        ),
-        conditions={**filled, **conditions},
-        finding=finding,
-        gates=tuple(gates),
-        inputs=tuple(_file_digest(name) for name in sorted(inputs)),
-        notebook=_file_digest(f"notebooks/{owner.notebook}.ipynb"),
-        parameters=dict(parameters),
-        provenance=provenance,
-        samples=None if samples is None else _file_digest(samples),
-    )
-    save(item)
-    return item
+    digests = [_file_digest(name) for name in sorted(inputs)]
+    try:
+        item = records.Evidence(
+            schema_=records.EVIDENCE_SCHEMA,
+            claim=owner.id,
+            assertion=assertion,
+            basis=basis,
+            estimate=records.Estimate(
+                value=float(value),
+                low=_end(low, value),
+                high=_end(high, value),
+                unit=unit,
+                n=n,
+                method=method,
+            ),
+            conditions={**filled, **conditions},
+            finding=finding,
+            gates=tuple(gates),
+            inputs=tuple(digests),
+            notebook=_file_digest(f"notebooks/{owner.notebook}.ipynb"),
+            parameters=dict(parameters),
+            provenance=provenance,
+            samples=None if samples is None else _file_digest(samples),
+        )
+    except pydantic.ValidationError as error:
+        flaw = records.flaws(error)[0]
+        spot = f"evidence for {owner.id}, {assertion}{f', {flaw.field}' if flaw.field else ''}"
+        raise RecordError(flaw.sentence, where=spot, fix="mend the notebook") from None
+    return _load_evidence(save(item))
 
 
 def _end(end: float | Literal["exact"] | None, value: float) -> float | None:

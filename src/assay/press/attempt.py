@@ -42,7 +42,7 @@ _SCHEMA = 1
 _END_LIMIT = 15.0  # a worker that has said its last word ends within this time [s]
 
 
-@dataclass
+@dataclass(eq=False)
 class Attempt:
     """A run that is needed, and its process once it has one.
 

@@ -1,7 +1,7 @@
 """Pages: everything that is printed from the ledger.
 
-Owns the printed copies of executed notebooks and claim records under ``book/claims/`` (git-ignored),
-the scoreboard, and the two committed texts that must stay current: ``_toc.yml`` and the score and
+Owns the printed copies of executed notebooks and claim records under ``book/claims/``
+(git-ignored), the scoreboard, and the two committed texts that must stay current: ``_toc.yml`` and the score and
 picture in the README. Does not own prose (``book/``), cards (``show``) or verdicts (``judge``).
 
 An executed copy is edited in exactly three places: its first heading becomes the claim's title with
@@ -28,9 +28,13 @@ from assay.press import show
 __all__ = [
     "GROUPS",
     "build",
+    "ledger_page",
+    "picture_mark",
     "print_pages",
     "readme_text",
     "score",
+    "scoreboard_rows",
+    "scoreboard_table",
     "toc_text",
     "verdicts",
 ]
@@ -182,7 +186,7 @@ def ledger_page(claim: records.Claim, verdict: judge.Verdict) -> str:
     exists = store.path("notebooks", f"{claim.notebook}.ipynb").is_file()
     if exists:
         method = (
-            f"The notebook [`notebooks/{claim.notebook}.ipynb`](source:notebooks/{claim.notebook}.ipynb) "
+            f"The notebook [`{claim.notebook}`](source:notebooks/{claim.notebook}.ipynb) "
             "derives this page. It was not executed for this build; the evidence below is the "
             "ledger's own.\n\n```\n" + show.command(claim) + "\n```"
         )
@@ -218,9 +222,7 @@ def _lead(claim: records.Claim, verdict: judge.Verdict) -> judge.Finding:
     return next((f for f in numeric if f.status == verdict.status), numeric[0])
 
 
-def scoreboard_table(
-    claims: Sequence[records.Claim], judged: Mapping[str, judge.Verdict]
-) -> str:
+def scoreboard_table(claims: Sequence[records.Claim], judged: Mapping[str, judge.Verdict]) -> str:
     """Return the scoreboard: every claim with glyph, word, numbers, basis and GPU evidence."""
     blocks = [f"**{score(judged)}**\n"]
     for caption, members in _grouped(claims):
@@ -276,12 +278,15 @@ def _ratio(found: float | None, claimed: float) -> float | None:
     return None if found is None or found <= 0 else found / claimed
 
 
-def _pictures(
-    claims: Sequence[records.Claim], judged: Mapping[str, judge.Verdict]
-) -> list[Path]:
+def picture_mark(rows: Sequence[Mapping[str, Any]]) -> str:
+    """Return the comment by which a committed picture says which numbers it draws."""
+    return f"<!-- ledger {store.digest(store.json_text(rows))[:16]} -->"
+
+
+def _pictures(claims: Sequence[records.Claim], judged: Mapping[str, judge.Verdict]) -> list[Path]:
     """Draw the scoreboard, light and dark, unless the committed pictures show these numbers."""
     rows = scoreboard_rows(claims, judged)
-    mark = f"<!-- ledger {store.digest(store.json_text(rows))[:16]} -->"
+    mark = picture_mark(rows)
     drawn = []
     for scheme in ("light", "dark"):
         file = store.path("book", "_static", f"scoreboard-{scheme}.svg")
@@ -335,7 +340,10 @@ def _status_table(claims: Sequence[records.Claim]) -> str:
             state, seconds = "executed", f"{run['seconds']:.0f} s"
         else:
             exists = store.path("notebooks", f"{claim.notebook}.ipynb").is_file()
-            state, seconds = ("replayed from the ledger" if exists else "notebook not written yet"), "—"
+            state, seconds = (
+                ("replayed from the ledger" if exists else "notebook not written yet"),
+                "—",
+            )
         rows.append(
             {
                 "claim": _link(claim, claim.id),

@@ -5,9 +5,9 @@ Owns colours, sizes, marks and the charts: ``strip``, ``compare``, ``sweep``, ``
 module that imports matplotlib or seaborn. Does not own numbers: it draws what it is given and never
 computes a result.
 
-The grammar is the same everywhere: the claim is a hollow vermillion diamond, evidence a filled blue
-circle with its interval, a physical limit a dotted grey line hatched on its impossible side. A third
-party's measurement is a green square. Extrapolation is dashed.
+The grammar is the same everywhere: the claim is a hollow vermillion diamond, evidence a filled
+blue circle with its interval, a physical limit a dotted grey line hatched on its impossible side. A
+third party's measurement is a green square. Extrapolation is dashed.
 """
 
 from __future__ import annotations
@@ -588,9 +588,7 @@ def scoreboard(rows: Sequence[Mapping[str, Any]], *, dark: bool = False) -> Axes
     axes.xaxis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0), numticks=12))
     axes.xaxis.set_major_formatter(FuncFormatter(lambda v, _: f"{units.number(v, digits=2)}×"))
     axes.xaxis.set_minor_formatter(NullFormatter())
-    axes.set_yticks(
-        range(len(rows)), [f"{r['label']}  {r['glyph']}" for r in reversed(list(rows))]
-    )
+    axes.set_yticks(range(len(rows)), [f"{r['label']}  {r['glyph']}" for r in reversed(list(rows))])
     axes.set_ylim(-0.7, len(rows) - 0.3)
     axes.tick_params(axis="y", length=0)
     axes.spines["left"].set_visible(False)

@@ -1,8 +1,8 @@
 """Show: verdict cards, tables and numbers as MyST Markdown.
 
-Owns the words and glyphs a reader sees: what is claimed, what was found, how far apart they are. The
-same functions serve notebooks and printed pages, so a card looks the same wherever it stands. Does
-not own deciding (``judge``) or drawing (``plot``).
+Owns the words and glyphs a reader sees: what is claimed, what was found, how far apart they are.
+The same functions serve notebooks and printed pages, so a card looks the same wherever it stands.
+Does not own deciding (``judge``) or drawing (``plot``).
 """
 
 from __future__ import annotations
@@ -175,14 +175,16 @@ def effect(assertion: records.Assertion, finding: judge.Finding) -> str:
         return ""
     if isinstance(assertion.value, bool):
         return "misquoted" if "documented" in finding.basis else "does not hold"
-    if finding.unit in ("%", "pp", "1") and finding.low is not None and finding.high is not None:
-        if finding.low <= 0 <= finding.high:
-            return "no effect of one sign"
+    bounded = finding.low is not None and finding.high is not None
+    if finding.unit in ("%", "pp") and bounded and finding.low <= 0 <= finding.high:  # type: ignore[operator]
+        return "no effect of one sign"
     low, high = assertion.claimed
     if finding.high is not None and finding.high < low:
         ratio = low / finding.high if finding.high > 0 else float("inf")
         least = "at least " if "bound" in finding.basis else ""
-        return f"overstated {least}{units.number(ratio, digits=2)}×" if ratio < 1e6 else "overstated"
+        return (
+            f"overstated {least}{units.number(ratio, digits=2)}×" if ratio < 1e6 else "overstated"
+        )
     if finding.low is not None and finding.low > high:
         ratio = finding.low / high if high > 0 else float("inf")
         return f"understated {units.number(ratio, digits=2)}×" if ratio < 1e6 else "understated"
@@ -200,7 +202,7 @@ def _title(claim: records.Claim, verdict: judge.Verdict) -> str:
     lead = next((f for f in heads if f.status == verdict.status), heads[0])
     assertion = claim.assertion(lead.id)
     sentence = f"{GLYPHS[verdict.status]} {word[0].upper()}{word[1:]}"
-    if isinstance(assertion.value, bool) or isinstance(assertion.value, tuple):
+    if isinstance(assertion.value, bool | tuple):
         return sentence
     claim_text = claimed(assertion)
     found_text = found(assertion, lead)
@@ -239,7 +241,9 @@ def card(claim: records.Claim, verdict: judge.Verdict) -> Markdown:
         f":class: verdict verdict-{verdict.status}",
         "",
     ]
-    survivors = [f"{claim.assertion(f.id).id}: {'; '.join(f.readings)}" for f in heads if f.readings]
+    survivors = [
+        f"{claim.assertion(f.id).id}: {'; '.join(f.readings)}" for f in heads if f.readings
+    ]
     if survivors:
         rows.append(("readings not excluded", _join(survivors)))
     remedy = instead(claim, verdict)
@@ -282,7 +286,9 @@ def _access(access: str) -> str:
 
 def instead(claim: records.Claim, verdict: judge.Verdict) -> str:
     """Say what holds where the claim does not: the findings behind disputed headline assertions."""
-    says = [s for f in verdict.findings if f.headline and f.status == "disputed" for s in f.says[:2]]
+    says = [
+        s for f in verdict.findings if f.headline and f.status == "disputed" for s in f.says[:2]
+    ]
     return _join(dict.fromkeys(says)) if says else ""
 
 

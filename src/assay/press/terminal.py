@@ -59,7 +59,9 @@ def _bytes(value: object) -> str:
         return "unknown"
     if abs(value) < 1024:
         return f"{value:,.0f} B"
-    decimal, binary = ("kB", "KiB") if value < 1e6 else ("MB", "MiB") if value < 1e9 else ("GB", "GiB")
+    decimal, binary = (
+        ("kB", "KiB") if value < 1e6 else ("MB", "MiB") if value < 1e9 else ("GB", "GiB")
+    )
     return (
         f"{value:,.0f} B = {units.text(float(value), 'B', display=decimal)}"
         f" = {units.text(float(value), 'B', display=binary)}"
@@ -78,8 +80,10 @@ def kv(answer: Mapping[str, Any]) -> None:
         print(f"refused: {answer['reason']}")
         return
     counts = ", ".join(f"{n} {kind}" for kind, n in answer["layers"].items() if n)
-    print(f"{answer['model_type'] or 'model'}: {counts or 'no'} layers; KV numbers in "
-          f"{answer['kv_dtype']} ({answer['kv_dtype_source']})")
+    print(
+        f"{answer['model_type'] or 'model'}: {counts or 'no'} layers; KV numbers in "
+        f"{answer['kv_dtype']} ({answer['kv_dtype_source']})"
+    )
     if answer["status"] != "ok":
         print(f"{answer['status']}: {answer['reason']}")
     at, gpu = answer["bytes_at"], answer["per_gpu"]

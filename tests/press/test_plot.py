@@ -1,0 +1,135 @@
+"""Figures follow one grammar and come out the same every time."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Iterator
+from pathlib import Path
+
+import matplotlib as mpl
+import pytest
+
+mpl.use("agg")
+import matplotlib.pyplot as plt
+
+from assay.ledger import store
+from assay.press import plot
+
+
+@pytest.fixture(autouse=True)
+def _closed() -> Iterator[None]:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", category=PendingDeprecationWarning)
+        yield
+    plt.close("all")
+
+
+def _strip() -> plt.Axes:
+    claim = store.claim("kv-cache-formula")
+    sized = [a for a in claim.assertions if a.metric == "kv_bytes"]
+    return plot.strip(sized, store.live(claim.id), labels={a.id: a.id for a in sized})
+
+
+def test_the_claim_is_a_hollow_vermillion_diamond() -> None:
+    diamonds = [line for line in _strip().lines if line.get_marker() == "D"]
+    assert diamonds
+    assert {line.get_markeredgecolor() for line in diamonds} == {plot.CLAIM}
+    assert {line.get_markerfacecolor() for line in diamonds} == {"white"}
+
+
+def test_evidence_is_a_filled_blue_circle() -> None:
+    circles = [line for line in _strip().lines if line.get_marker() == "o"]
+    assert circles
+    assert {line.get_markerfacecolor() for line in circles} == {plot.EVIDENCE}
+
+
+def test_an_axis_names_quantity_and_unit() -> None:
+    assert _strip().get_xlabel().endswith("[GB]")
+
+
+def test_ticks_of_a_narrow_axis_differ_from_each_other() -> None:
+    axes = _strip()
+    axes.figure.canvas.draw()
+    labels = [t.get_text() for t in axes.get_xticklabels() if t.get_text()]
+    assert len(set(labels)) == len(labels)
+
+
+def test_the_same_figure_is_the_same_file(tmp_path: Path) -> None:
+    for name in ("a.svg", "b.svg"):
+        plot.save(_strip(), tmp_path / name)
+    assert (tmp_path / "a.svg").read_bytes() == (tmp_path / "b.svg").read_bytes()
+
+
+def test_a_saved_figure_carries_no_date(tmp_path: Path) -> None:
+    plot.save(_strip(), tmp_path / "a.svg")
+    assert "<dc:date>" not in (tmp_path / "a.svg").read_text()
+
+
+def test_an_impossible_reading_is_hatched_and_a_possible_one_open() -> None:
+    axes = plot.readings(
+        [
+            {"row": "a", "reading": "x", "ratio": 2.0, "possible": False},
+            {"row": "a", "reading": "y", "ratio": 0.5, "possible": True},
+        ],
+        rows="row",
+        columns="reading",
+    )
+    assert [bool(patch.get_hatch()) for patch in axes.patches] == [True, False]
+
+
+def test_a_reading_that_does_not_fit_shows_no_ratio() -> None:
+    axes = plot.readings(
+        [{"row": "a", "reading": "x", "ratio": float("inf"), "possible": False}],
+        rows="row",
+        columns="reading",
+    )
+    assert [text.get_text() for text in axes.texts] == ["does\nnot fit"]
+
+
+def test_extrapolation_is_dashed() -> None:
+    axes = plot.sweep(
+        {"line": [(1, 1), (2, 2), (4, 4)]}, x_label="n [1]", metric="ttft", solid_until=2
+    )
+    assert [line.get_linestyle() for line in axes.lines] == ["-", "--"]
+
+
+def test_a_limit_line_is_dotted_or_dashed_grey_and_the_paper_above_it_is_hatched() -> None:
+    axes = plot.roofline({"bf16": [(1, 10), (2, 20)]}, metric="output_throughput")
+    assert axes.lines[0].get_color() == plot.LIMIT
+    assert any(collection.get_hatch() for collection in axes.collections)
+
+
+def test_labels_at_the_same_place_are_moved_apart() -> None:
+    axes = plot.roofline({"a": [(1, 10), (2, 20)], "b": [(1, 5), (2, 20)]}, metric="ttft")
+    ends = [t for t in axes.texts if t.get_text() in ("a", "b")]
+    assert len({t.xyann for t in ends}) == 2  # type: ignore[attr-defined]
+
+
+def test_a_tornado_puts_the_widest_swing_on_top() -> None:
+    axes = plot.sensitivity(10, [("small", 9, 11), ("large", 1, 20)], metric="kv_bytes")
+    assert [t.get_text() for t in axes.get_yticklabels()] == ["small", "large"]
+
+
+def test_the_scoreboard_marks_the_claim_at_one() -> None:
+    axes = plot.scoreboard([{"label": "a", "glyph": "✔", "low": 1.0, "high": 1.0, "limit": False}])
+    diamonds = [line for line in axes.lines if line.get_marker() == "D"]
+    assert [list(line.get_xdata()) for line in diamonds] == [[1]]
+    assert axes.get_xscale() == "log"
+
+
+def test_the_scoreboard_draws_nothing_for_a_claim_without_evidence() -> None:
+    axes = plot.scoreboard([{"label": "a", "glyph": "○", "low": None, "high": None}])
+    assert not [line for line in axes.lines if line.get_marker() in ("o", "|")]
+
+
+def test_compare_draws_claims_and_publications_differently() -> None:
+    axes = plot.compare(
+        [
+            {"label": "claimed", "value": 10.0, "kind": "claim"},
+            {"label": "published", "value": 5.0, "low": 4.0, "high": 6.0},
+        ],
+        metric="throughput",
+        claim=10,
+        limit=12,
+    )
+    assert {line.get_marker() for line in axes.lines} >= {"D", "s"}
