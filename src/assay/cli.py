@@ -128,8 +128,12 @@ def run(
         int | None, typer.Option(min=1, help="Notebooks at a time; one per core by default.")
     ] = None,
     force: Annotated[bool, typer.Option("--force", help="Run even what is unchanged.")] = False,
-    cell_limit: Annotated[float | None, typer.Option(help="Seconds one cell may take.")] = None,
-    run_limit: Annotated[float | None, typer.Option(help="Seconds one notebook may take.")] = None,
+    cell_limit: Annotated[
+        float | None, typer.Option("--cell-timeout", help="Seconds one cell may take.")
+    ] = None,
+    run_limit: Annotated[
+        float | None, typer.Option("--run-timeout", help="Seconds one notebook may take.")
+    ] = None,
     json: Json = False,
 ) -> None:
     """Execute notebooks and put their evidence into the ledger."""
@@ -421,3 +425,28 @@ def possible(
         from assay.press import terminal
 
         terminal.possible(answer, unit=asked.unit)
+
+
+# -- result files ---------------------------------------------------------------------------------
+
+
+@app.command()
+def read(
+    files: Annotated[list[Path], typer.Argument(help="Result files of any benchmark.")],
+    json: Json = False,
+) -> None:
+    """Read benchmark result files into one table, and say what is wrong in them."""
+    from assay.bench.results import reader
+
+    readings = [reader.read(file) for file in files]
+    answer = reader.answer(readings)
+    if json:
+        _emit(answer)
+    else:
+        from assay.press import terminal
+
+        terminal.results(answer)
+    for sentence in reader.sentences(readings):
+        print(f"assay: {sentence}", file=sys.stderr)
+    if not answer["usable"]:
+        raise typer.Exit(2)

@@ -566,7 +566,7 @@ def test_a_table_that_does_not_fit_is_refused(tmp_path: Path, text: str, words: 
             "version: 1.10",
             r"scope\.version: read as the number 1.1",
         ),
-        ("first-token.yml", "locator:", "page:", "missing field 'locator'"),
+        ("first-token.yml", "locator:", "page:", "unknown field 'page'"),
         ("first-token.yml", "title:", "id: x\ntitle:", r"line 1, id: unknown field 'id'"),
         (
             "first-token.yml",

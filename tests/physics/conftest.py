@@ -3,19 +3,10 @@
 from __future__ import annotations
 
 import json
-import os
 from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import settings
-
-# `pytest --hypothesis-profile` is read before this file is, so the environment chooses.
-settings.register_profile("default-200", max_examples=200, deadline=None)
-settings.register_profile("nightly", max_examples=10_000, deadline=None)
-settings.load_profile(
-    "nightly" if os.environ.get("HYPOTHESIS_PROFILE") == "nightly" else "default-200"
-)
 
 _WORDS = {
     "S": "sliding_attention",
@@ -72,9 +63,9 @@ def _models() -> list[dict[str, Any]]:
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
-    """Run a test once for every shape: ``model`` all, ``mistaken`` with a known wrong figure."""
+    """Run a test once for every shape: ``shape`` all, ``mistaken`` with a known wrong figure."""
     chosen = {
-        "model": lambda row: True,
+        "shape": lambda row: True,
         "growing": lambda row: bool(row["all"]),
         "mistaken": lambda row: row["wrong"] is not None and row["status"] != "refused",
     }

@@ -262,6 +262,9 @@ def test_the_printed_data_is_every_record_and_valid_json():
 
 
 def test_published_rates_beside_an_answer_name_their_source():
-    rows = calculator.data()["published"]
+    printed = calculator.data()
+    rows, sources = printed["published"], printed["sources"]
     assert len(rows) > 100
-    assert all(row["source"] and (row["total"] or row["output"]) for row in rows)
+    assert {row["source"] for row in rows} == set(sources)
+    assert all(row["total"] or row["output"] for row in rows)
+    assert all(source["title"] for source in sources.values())

@@ -20,7 +20,7 @@
     output: "output tokens", total: "input and output tokens", requests: "requests",
   };
   const NEAR = 0.1; // how far a published model's size may be from the one asked about
-  const MOST_ROWS = 12;
+  const MOST_ROWS = 8;
 
   const at = (name) => document.getElementById(`possible-${name}`);
   const form = at("form");
@@ -36,6 +36,7 @@
   }
 
   const PRINTED = { s: ["ms", 1e3], "B/s": ["GB/s", 1e-9], 1: ["% MFU", 100] };
+  const MEANT = { tpot: " per token", ttft: " to the first token" };
 
   function measured(value, unit) {
     if (value === null) return "no limit";
@@ -95,27 +96,35 @@
       .some((name) => form.elements[name].value !== "");
   }
 
-  function permalink() {
-    const asked = new URLSearchParams();
-    for (const [name, value] of new FormData(form)) {
-      if (value === "" || (value === "any" && name !== "rate")) continue;
-      if (name === "size" && form.elements.model.value !== OTHER) continue;
-      asked.set(name, value);
-    }
-    return `${location.pathname.split("/").pop() || "possible.html"}?${asked}`;
+  /** Return the model as it is named on the command line and in a link; empty when not needed. */
+  function modelName(asked) {
+    const { model, size } = form.elements;
+    if (asked.model === null) return "";
+    return model.value === OTHER ? size.value.trim() : model.value;
   }
 
-  function command() {
+  function permalink(asked) {
+    const query = new URLSearchParams();
+    for (const [name, value] of new FormData(form)) {
+      if (name === "size" || value === "" || value === "any") continue;
+      const told = name === "model" ? modelName(asked) : value;
+      if (told) query.set(name, told);
+    }
+    return `${location.pathname.split("/").pop() || "possible.html"}?${query}`;
+  }
+
+  function command(asked) {
     const { elements } = form;
-    const words = ["assay possible", JSON.stringify(elements.rate.value)];
-    const model = elements.model.value === OTHER ? elements.size.value : elements.model.value;
-    const quoted = (value) => (/^[\w.:+-]+$/.test(value) ? value : JSON.stringify(value));
+    const quoted = (value) =>
+      /^[\w.:+-]+$/.test(value) ? value : `'${value.replaceAll("'", "'\\''")}'`;
+    const words = ["assay possible", quoted(elements.rate.value.trim())];
+    const model = modelName(asked);
     if (model) words.push("--model", quoted(model));
     words.push("--gpu", elements.gpu.value);
     for (const name of [...Object.keys(NUMBERS), "precision", "counting"]) {
       const { value } = elements[name];
       if (value === "" || value === "any") continue;
-      words.push(`--${name.replaceAll("_", "-")}`, name === "overhead" ? `"${value} GB"` : value);
+      words.push(`--${name.replaceAll("_", "-")}`, name === "overhead" ? quoted(`${value} GB`) : value);
     }
     return words.join(" ");
   }
@@ -126,11 +135,11 @@
     const given = { precision: elements.precision.value, counting: elements.counting.value };
     for (const [name, condition] of Object.entries(NUMBERS)) {
       const field = elements[name];
-      if (field.validity.badInput) assay.fail(`${labelOf(field)}: is not a number`);
+      if (field.validity.badInput) assay.fail(`${condition}: is not a number`);
       if (field.value !== "") given[condition] = Number(field.value);
     }
     if (given.gpus !== undefined && !Number.isInteger(given.gpus)) {
-      assay.fail(`${labelOf(elements.gpus)}: must be a whole number`);
+      assay.fail("gpus: must be a whole number");
     }
     if (given.overhead !== undefined) given.overhead *= 1e9;
     const needless = rate.metric === "bandwidth" || rate.metric === "mfu";
@@ -141,16 +150,17 @@
         ? assay.limits_of(elements.size.value) : assay.data.models.find((m) => m.id === chosen);
     }
     const device = assay.data.hardware.find((d) => d.id === elements.gpu.value);
-    return { rate, model, device, stated: assay.conditions(given) };
+    const words = elements.rate.value.trim();
+    return { words, rate, model, device, stated: assay.conditions(given) };
   }
-
-  const labelOf = (field) => field.labels[0].textContent;
 
   // -- the answer ---------------------------------------------------------------------------------
 
-  function sentences({ rate, device }, answer) {
+  function sentences({ words, rate, device }, answer) {
     const { readings } = answer;
-    const claimed = measured(rate.value, rate.unit);
+    // What was typed, and what it means where that is another unit.
+    const meaning = `${measured(rate.value, rate.unit)}${MEANT[rate.metric] ?? ""}`;
+    const claimed = rate.unit === "s" ? `${words} (${meaning})` : words;
     const said = [];
     const time = rate.metric === "tpot" || rate.metric === "ttft";
     const best = readings.reduce((a, b) => (b.ratio < a.ratio ? b : a));
@@ -158,9 +168,10 @@
       const fitting = readings.filter((r) => r.fits);
       if (fitting.length) {
         const nearest = fitting.reduce((a, b) => (b.ratio < a.ratio ? b : a));
-        said.push(`No admissible reading allows ${claimed}. The most generous one, ` +
+        said.push(`No admissible reading allows ${claimed}. ` +
+          `${readings.length > 1 ? "The most generous one" : "The only one"}, ` +
           `${described(nearest)}, ${time ? "needs at least" : "ends at"} ` +
-          `${measured(nearest.ceiling, rate.unit)}: the claim is ${number(nearest.ratio, 3)} ` +
+          `${measured(nearest.ceiling, rate.unit)}${MEANT[rate.metric] ?? ""}: the claim is ${number(nearest.ratio, 3)} ` +
           `times beyond it, limited by ${nearest.limited_by}.`);
       } else {
         said.push(`No admissible reading allows ${claimed}: the model does not fit on ` +
@@ -214,9 +225,6 @@
       said.push("Speculative decoding with at least " +
         `${number(answer.needs.tokens_per_step)} tokens per step would allow it.`);
     }
-    if (!answer.needs.devices_by_counting && answer.status === "impossible" && answer.needs.devices) {
-      said.push(`It takes at least ${cards(answer.needs.devices)} of the kind ${device.title}.`);
-    }
     return said;
   }
 
@@ -238,8 +246,8 @@
       element("ul", {}, ...lines.map((line) => element("li", {}, sentence(line)))),
     ]));
     at("beside").replaceChildren(...beside(asked));
-    at("command").textContent = command();
-    const link = permalink();
+    at("command").textContent = command(asked);
+    const link = permalink(asked);
     at("permalink").href = link;
     at("copied").textContent = "";
     history.replaceState(null, "", link);
@@ -261,23 +269,24 @@
   }
 
   function readingsTable({ rate }, answer) {
-    const time = rate.unit === "s";
-    const limit = time ? "at least" : "at most";
+    const limit = rate.unit === "s" ? "at least" : "at most";
     const rows = answer.readings.map((r) => element("tr", { "data-possible": r.possible },
-      element("th", { scope: "row" }, r.precision ?? "—"),
-      cell("counting", r.counting ? COUNTED[r.counting] : "—"),
+      element("th", { scope: "row" }, r.precision ?? "any"),
+      cell("counting", r.counting ?? "—"),
       cell("devices", number(r.gpus), "number"),
       cell("in flight", r.batch === null ? "—" : number(r.batch), "number"),
       cell("fits", r.fits ? "yes" : "no"),
       cell(limit, measured(r.ceiling, rate.unit), "number"),
       cell("limited by", r.limited_by),
-      cell("claim beyond it", `${number(r.ratio, 3)}×`, "number"),
-      cell("verdict", r.possible ? "○ possible" : "✘ impossible", "verdict")));
+      cell("beyond it", `${number(r.ratio, 3)}×`, "number"),
+      cell("possible", r.possible ? "○ yes" : "✘ no", "verdict")));
+    const total = answer.readings.some((r) => r.counting === "total")
+      ? " Total counts input and output tokens." : "";
     return table(
-      "Above 1× the claim is beyond the ceiling. A model that does not fit is shown the ceiling it " +
-        "would have.",
+      "Above 1× the claim is beyond its limit. A model that does not fit is shown the limit it " +
+        `would have.${total}`,
       [["precision"], ["counting"], ["devices", true], ["in flight", true], ["fits"], [limit, true],
-        ["limited by"], ["claim beyond it", true], ["verdict"]],
+        ["limited by"], ["beyond it", true], ["possible"]],
       rows);
   }
 
@@ -290,24 +299,29 @@
       .sort((a, b) => (b.total ?? b.output) - (a.total ?? a.output));
     if (!near.length) return [];
     const rows = near.slice(0, MOST_ROWS).map((row) => element("tr", {},
-      element("th", { scope: "row" }, row.engine || "—"),
+      element("th", { scope: "row" }, row.engine || "engine unstated", source(row.source)),
       cell("precision", row.precision || "—"),
       cell("devices", number(row.gpus), "number"),
-      cell("input / output", `${number(row.inputs)} / ${number(row.outputs)}`, "number"),
+      cell("tokens in / out", `${number(row.inputs)} / ${number(row.outputs)}`, "number"),
       cell("in flight", number(row.concurrency), "number"),
-      cell("output tok/s/GPU", number(row.output), "number"),
-      cell("total tok/s/GPU", number(row.total), "number"),
-      cell("source", row.url ? element("a", { href: row.url }, row.source) : row.source)));
-    const more = near.length > MOST_ROWS ? `, the fastest ${MOST_ROWS} of ${near.length}` : "";
+      cell("output", number(row.output), "number"),
+      cell("total", number(row.total), "number")));
+    const which = near.length > MOST_ROWS ? `The fastest ${MOST_ROWS} of ${near.length} published` :
+      "Published";
     return [
       element("h3", {}, "Measured by others"),
       table(
-        `Published rates per device for a model of about this size${more}. Total counts input and ` +
-          "output tokens.",
-        [["engine"], ["precision"], ["devices", true], ["input / output", true], ["in flight", true],
-          ["output tok/s/GPU", true], ["total tok/s/GPU", true], ["source"]],
+        `${which} rates for models of about this size on this device, in tok/s per device. ` +
+          "Total counts input and output tokens.",
+        [["engine and source"], ["precision"], ["devices", true], ["tokens in / out", true],
+          ["in flight", true], ["output", true], ["total", true]],
         rows),
     ];
+  }
+
+  function source(id) {
+    const { title, url } = assay.data.sources[id];
+    return element("small", {}, url ? element("a", { href: url }, title) : title);
   }
 
   // -- as one types -------------------------------------------------------------------------------
@@ -339,7 +353,7 @@
       const field = elements[name];
       if (message.startsWith(`${condition}: `)) {
         field.setAttribute("aria-invalid", "true");
-        return message.replace(condition, labelOf(field));
+        return message.replace(condition, field.labels[0].textContent);
       }
     }
     if (message.startsWith("counting")) elements.counting.setAttribute("aria-invalid", "true");
@@ -360,7 +374,8 @@
 
   assay.data = JSON.parse(at("data").textContent);
   fill();
-  restore(location.search ? new URLSearchParams(location.search) : Object.entries(START));
+  const asked = [...new URLSearchParams(location.search)];
+  restore(asked.length ? [["model", START.model], ...asked] : Object.entries(START));
   form.hidden = false;
   let waiting;
   form.addEventListener("input", () => {

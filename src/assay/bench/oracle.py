@@ -14,13 +14,12 @@ other member.
 
 from __future__ import annotations
 
-import contextlib
+import csv
 import dataclasses
+import io
 import json
-import logging
 import tempfile
-import warnings
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -28,12 +27,34 @@ from assay.bench import private
 from assay.ledger import store
 from assay.physics import calculators, fields, kv
 
-__all__ = ["Kept", "Refusal", "Row", "Specs", "compare", "specs"]
+__all__ = [
+    "DOCUMENTED",
+    "Kept",
+    "Refusal",
+    "Row",
+    "Specs",
+    "compare",
+    "configs",
+    "specs",
+    "table",
+]
 
 Config = Mapping[str, object]
 
+# Where our figure and vLLM's differ for a known reason, by model_type.
+_ONE_MORE = (
+    "vLLM's class adds one token to the window, 'to match the training convention' (commandr.py)"
+)
+DOCUMENTED = {
+    "cohere2": _ONE_MORE,
+    "cohere2_moe": _ONE_MORE,
+    "minicpm3": "vLLM's class expands the latent to full keys and values; others keep the latent",
+}
+
 # A multiple of 32, as the CPU's attention kernel wants. Bytes per token do not depend on it.
 _BLOCK = 32
+# Rotary tables are made in earnest, one row for each position: 10 million of them take 14 GB.
+_LONGEST = 2**18
 # The weights' format, and code that a file would load from elsewhere.
 _LEFT_OUT = ("auto_map", "compression_config", "quantization_config")
 # Language models that vLLM builds from another model's class (its qwen2_vl, qwen3_vl and so on).
@@ -137,12 +158,14 @@ class Refusal:
 class Row:
     """Four answers about one configuration, in bytes per token at 16 bits.
 
-    ``verdict`` is ``agree``, ``differ``, ``refused-here`` or ``refused-there``; ``why`` says more
-    for the last three. A calculator is right when it equals the oracle's figure for all layers.
+    ``verdict`` is ``agree``, ``bound`` (ours says that it is a bound, and it is one),
+    ``documented`` (differs as :data:`DOCUMENTED` says), ``differ``, ``refused-here`` or
+    ``refused-there``; ``why`` says more for all but the first. ``layers`` is the oracle's count. A calculator is right when it equals the oracle's figure for all layers.
     """
 
     model: str
     model_type: str
+    layers: str
     verdict: str
     why: str
     ours: int | None
@@ -153,7 +176,9 @@ class Row:
     oracle_bounded: int | None
     gpu_poor: int | None
     lmcache: int | None
-    parameters: int | None = None
+    parameters: int | None
+    engine: str
+    version: str
 
     def right(self, calculator: str) -> bool | None:
         """Return whether a calculator has the oracle's figure; None when one gives none."""
@@ -197,22 +222,25 @@ def specs(
     options: dict[str, Any] = {"block_size": _BLOCK, "kv_cache_dtype": kv_dtype or "auto"}
     if longest is not None:
         options["max_model_len"] = longest
-    prepared, notes = _prepared(config)
-    answer = _asked(prepared, notes, options, tp)
+    answer = _asked(config, (), options, tp)
     part = _language_part(config)
     if isinstance(answer, Refusal) and part is not None:
         # The whole model may need packages for pictures or sound that its language does not.
-        prepared, notes = _prepared(part)
-        second = _asked(prepared, ("only the language model asked for", *notes), options, tp)
+        second = _asked(part, ("only the language model asked for",), options, tp)
         return second if isinstance(second, Specs) else answer
     return answer
 
 
 def _asked(
-    prepared: Config, notes: tuple[str, ...], options: dict[str, Any], tp: int
+    config: Config, remarks: tuple[str, ...], options: dict[str, Any], tp: int
 ) -> Specs | Refusal:
     engine, version = private.version() or ("", "")
-    with _silence(), tempfile.TemporaryDirectory(prefix="assay-oracle-") as name:
+    with private.silence(), tempfile.TemporaryDirectory(prefix="assay-oracle-") as name:
+        prepared, notes = _prepared(config)
+        word = prepared.get("model_type")
+        if not isinstance(word, str) or not private.known(word):
+            # vLLM would say the same, after two seconds of trying to load it from elsewhere.
+            return Refusal(f"model_type {word!r} has no configuration class", engine, version)
         folder = Path(name)
         # The ledger's JSON writes 1.0 as 1, which transformers refuses where it wants a float.
         store.write(folder / "config.json", json.dumps(prepared))
@@ -224,6 +252,8 @@ def _asked(
         except BaseException as error:  # vLLM refuses in many ways, SystemExit among them
             return Refusal(private.describe(error), engine, version)
         longest = int(vllm_config.model_config.max_model_len)
+    if longest >= _LONGEST:
+        longest = fields.whole(fields.text_config(config), fields.LONGEST) or longest
     layers = [_kept(layer, spec, longest) for layer, spec in found.items()]
     layers += [Kept(layer, "shared") for layer in shared]
     growing = sum(x.bytes_per_token for x in layers if not x.window)
@@ -240,13 +270,14 @@ def _asked(
         parameters,
         engine,
         version,
-        notes,
+        (*remarks, *notes),
     )
 
 
 def _prepared(config: Config) -> tuple[dict[str, object], tuple[str, ...]]:
     """Return the file as vLLM is asked about it, and what was changed."""
-    kept = {name: value for name, value in config.items() if name not in _LEFT_OUT}
+    whole = _shortened({name: _shortened(value) for name, value in config.items()})
+    kept = {name: value for name, value in whole.items() if name not in _LEFT_OUT}
     notes = [f"{name} left out" for name in _LEFT_OUT if config.get(name) is not None]
     model_type = kept.get("model_type")
     if not kept.get("architectures") and isinstance(model_type, str):
@@ -255,6 +286,18 @@ def _prepared(config: Config) -> tuple[dict[str, object], tuple[str, ...]]:
             kept["architectures"] = [named]
             notes.append(f"architectures taken from model_type: {named}")
     return kept, tuple(notes)
+
+
+def _shortened(value: Any) -> Any:
+    """Return a part of the file with its longest context bounded, other values as they are."""
+    if not isinstance(value, Mapping):
+        return value
+    bound = {
+        name: min(length, _LONGEST)
+        for name in fields.LONGEST
+        if isinstance(length := value.get(name), int)
+    }
+    return {**value, **bound}
 
 
 def _language_part(config: Config) -> Config | None:
@@ -287,19 +330,6 @@ def _kept(layer: str, spec: Any, longest: int) -> Kept:
     return Kept(layer, kind, each, int(window or 0))
 
 
-@contextlib.contextmanager
-def _silence() -> Iterator[None]:
-    """Keep an engine's remarks out of a notebook; a refusal carries its own reason."""
-    before = logging.root.manager.disable
-    logging.disable(logging.ERROR)
-    try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            yield
-    finally:
-        logging.disable(before)
-
-
 def compare(configs: Sequence[tuple[str, Config]]) -> list[Row]:
     """Lay our figures, the oracle's and two public calculators' side by side.
 
@@ -330,6 +360,16 @@ def compare(configs: Sequence[tuple[str, Config]]) -> list[Row]:
     return rows
 
 
+def _bounds(status: str, mine: tuple[int | None, ...], his: tuple[int | None, ...]) -> bool:
+    """Return whether a figure that says it is a bound, is one: all layers, and their growth."""
+    pairs = [(a, b) for a, b in zip(mine[:2], his[:2], strict=True) if a is not None]
+    if status == "upper-bound":
+        return all(b is not None and a >= b for a, b in pairs)
+    if status == "lower-bound":
+        return all(b is not None and a <= b for a, b in pairs)
+    return False
+
+
 def _row(name: str, config: Config, ours: kv.Report, theirs: Specs | Refusal) -> Row:
     mine = (
         ours.all_layers_bytes_per_token,
@@ -337,9 +377,10 @@ def _row(name: str, config: Config, ours: kv.Report, theirs: Specs | Refusal) ->
         ours.bounded_bytes_per_sequence,
     )
     his: tuple[int | None, int | None, int | None] = (None, None, None)
-    parameters = None
+    parameters, layers = None, ""
     if isinstance(theirs, Specs):
         parameters = theirs.parameters
+        layers = " + ".join(f"{n} {kind}" for kind, n in theirs.count().items())
         his = (
             theirs.all_layers_bytes_per_token,
             theirs.growth_bytes_per_token,
@@ -351,11 +392,16 @@ def _row(name: str, config: Config, ours: kv.Report, theirs: Specs | Refusal) ->
         verdict, why = "refused-here", ours.reason
     elif mine == his:
         verdict, why = "agree", ""
+    elif _bounds(ours.status, mine, his):
+        verdict, why = "bound", ours.reason
+    elif ours.model_type in DOCUMENTED:
+        verdict, why = "documented", DOCUMENTED[ours.model_type]
     else:
         verdict, why = "differ", ours.reason
     return Row(
         name,
         str(config.get("model_type", "")),
+        layers,
         verdict,
         why,
         *mine,
@@ -363,4 +409,40 @@ def _row(name: str, config: Config, ours: kv.Report, theirs: Specs | Refusal) ->
         calculators.gpu_poor(config),
         calculators.lmcache(config),
         parameters,
+        theirs.engine,
+        theirs.version,
     )
+
+
+def configs() -> list[tuple[str, str, Config]]:
+    """Return the models of the comparison: name, where its fields were read, configuration.
+
+    Those of ``data/models`` come first, then one for every further architecture, from
+    ``data/published/kv_configs.json``.
+    """
+    found: list[tuple[str, str, Config]] = []
+    for name in store.model_ids():
+        model = store.model(name)
+        found.append((name, f"{model.source}: {model.locator}", model.config))
+    extra = store.read_json(store.path("data", "published", "kv_configs.json"))
+    return found + [(row["model"], row["source"], row["config"]) for row in extra]
+
+
+def table(rows: Sequence[Row]) -> str:
+    """Return the comparison as CSV, as it is kept in ``data/published/kv_calculators.csv``.
+
+    Examples
+    --------
+    >>> table([]).split(",")[:3]
+    ['model', 'model_type', 'layers']
+    """
+    out = io.StringIO()
+    writer = csv.writer(out, lineterminator="\n")
+    writer.writerow([field.name for field in dataclasses.fields(Row)])
+    writer.writerows(dataclasses.astuple(row) for row in rows)
+    return out.getvalue()
+
+
+if __name__ == "__main__":  # renews the committed table
+    answers = compare([(name, config) for name, _, config in configs()])
+    store.write(store.path("data", "published", "kv_calculators.csv"), table(answers))

@@ -1,9 +1,9 @@
 """Private: every name of vLLM that vLLM does not promise to keep.
 
-Owns the version guard and the thin functions through which the oracle, the pool reader and the
-block manager reach into vLLM: engine configuration from a folder, models on the meta device, KV
-cache specs, the KV cache configuration and the block manager. Does not own what the answers mean
-(``oracle``, ``pool``) nor any sum (``physics``).
+Owns the version guard and the thin functions through which the oracle reaches into vLLM: engine
+configuration from a folder, models on the meta device, KV cache specs and the KV cache
+configuration. Does not own the block manager and running engines (``manager``), what the answers
+mean (``oracle``, ``pool``) nor any sum (``physics``).
 
 Everything here is checked against the versions in :data:`TESTED`; another one is refused in words
 instead of failing somewhere inside.
@@ -16,10 +16,12 @@ import importlib.abc
 import importlib.machinery
 import importlib.metadata
 import importlib.util
+import logging
 import math
 import os
 import sys
 import types
+import warnings
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -28,14 +30,15 @@ from assay.errors import InputError
 
 __all__ = [
     "TESTED",
-    "Manager",
     "absent",
     "architecture",
     "describe",
     "engine_config",
+    "known",
     "layer_specs",
     "pool_config",
     "quiet",
+    "silence",
     "version",
 ]
 
@@ -96,6 +99,19 @@ def quiet() -> None:
         os.environ.setdefault(name, value)
 
 
+@contextlib.contextmanager
+def silence() -> Iterator[None]:
+    """Keep an engine's remarks out of a notebook; a refusal carries its own reason."""
+    before = logging.root.manager.disable
+    logging.disable(logging.ERROR)
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            yield
+    finally:
+        logging.disable(before)
+
+
 def describe(error: BaseException) -> str:
     """Return an engine's refusal as one short line."""
     text = " ".join(str(error).split()) or "no message"
@@ -114,6 +130,14 @@ def architecture(model_type: str) -> str | None:
             found = names[model_type]
             return str(found if isinstance(found, str) else found[0])
     return None
+
+
+def known(model_type: str) -> bool:
+    """Return whether transformers or vLLM has a configuration class for a model type."""
+    from transformers.models.auto.configuration_auto import CONFIG_MAPPING_NAMES
+    from vllm.transformers_utils.config import _CONFIG_REGISTRY
+
+    return model_type in CONFIG_MAPPING_NAMES or model_type in _CONFIG_REGISTRY
 
 
 def engine_config(folder: Path, **options: Any) -> Any:
@@ -340,84 +364,3 @@ def pool_config(config: Any, specs: Mapping[str, Any], memory: int) -> Any:
             groups = planning.get_global_kv_cache_groups(config, [dict(specs)])
             return planning.get_kv_cache_configs(config, [dict(specs)], [memory], groups)[0]
         return get_kv_cache_configs(config, [dict(specs)], [memory])[0]
-
-
-class Manager:
-    """vLLM's own block manager over a pool of full-attention layers, without the pool's memory.
-
-    Parameters
-    ----------
-    blocks : int
-        Blocks in the pool; the manager keeps one of them as the null block.
-    block_size : int
-        Tokens a block.
-    longest : int
-        Longest sequence [tok].
-    """
-
-    def __init__(self, blocks: int, block_size: int, longest: int) -> None:
-        quiet()
-        import torch
-        from vllm.v1.core.kv_cache_manager import KVCacheManager
-        from vllm.v1.core.single_type_kv_cache_manager import register_all_kvcache_specs
-        from vllm.v1.kv_cache_interface import (
-            FullAttentionSpec,
-            KVCacheConfig,
-            KVCacheGroupSpec,
-        )
-
-        register_all_kvcache_specs(None)
-        # One head of one number: only counts of blocks matter here, not their bytes.
-        spec = FullAttentionSpec(
-            block_size=block_size, num_kv_heads=1, head_size=1, dtype=torch.bfloat16
-        )
-        self._manager = KVCacheManager(
-            KVCacheConfig(blocks, [], [KVCacheGroupSpec(["layer"], spec)]),
-            max_model_len=longest,
-            scheduler_block_size=block_size,
-            hash_block_size=block_size,
-            enable_caching=False,
-        )
-        self._live: dict[str, Any] = {}
-        self._blocks: dict[str, int] = {}
-
-    @property
-    def free(self) -> int:
-        """Blocks that nobody holds."""
-        return int(self._manager.block_pool.get_num_free_blocks())
-
-    @property
-    def held(self) -> int:
-        """Blocks that the live sequences hold."""
-        return sum(self._blocks.values())
-
-    def start(self, name: str, prompt: int) -> bool:
-        """Give a new sequence room for its prompt; return whether there was room."""
-        from vllm import SamplingParams
-        from vllm.v1.request import Request
-
-        request = Request(
-            request_id=name,
-            prompt_token_ids=[0] * prompt,
-            sampling_params=SamplingParams(max_tokens=1),
-            pooling_params=None,
-        )
-        return self._allocate(name, request, prompt)
-
-    def extend(self, name: str, tokens: int = 1) -> bool:
-        """Give a live sequence room for further tokens; return whether there was room."""
-        return self._allocate(name, self._live[name], tokens)
-
-    def stop(self, name: str) -> None:
-        """Take back what a sequence holds."""
-        self._manager.free(self._live.pop(name))
-        del self._blocks[name]
-
-    def _allocate(self, name: str, request: Any, tokens: int) -> bool:
-        new = self._manager.allocate_slots(request, tokens)
-        if new is None:
-            return False
-        request.num_computed_tokens += tokens
-        self._live[name] = request
-        self._blocks[name] = self._blocks.get(name, 0) + len(new.blocks[0])
-        return True

@@ -11,18 +11,22 @@ import dataclasses
 import itertools
 import re
 from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
 
 from assay.errors import RecordError
 from assay.ledger import published, records, store
 from assay.physics import accelerator, conditions, readings, units
+from assay.physics import possible as limits
 from assay.physics import rate as rates
 
 __all__ = [
     "Load",
     "beside",
     "claimed",
+    "limit_curve",
     "load",
     "orders",
+    "possible",
     "read",
     "record_bounds",
     "record_orders",
@@ -112,26 +116,95 @@ def read(
         One per combination of precision and counting that the scope admits, named as the scope
         names them.
     """
-    asked = load(assertion.scope.workload)
-    value, unit = units.to_base(assertion.claimed[0], assertion.unit)
-    rate = rates.Rate(value, unit, "throughput", per_gpu=False)
-    found = []
-    for precision, counting in itertools.product(
-        _admissible(assertion.scope.precision), _admissible(assertion.scope.counting)
-    ):
-        stated = conditions.Conditions(
-            gpus=int(str(assertion.scope.gpu_count)),
-            inputs=asked.inputs,
-            outputs=asked.outputs,
-            concurrency=asked.concurrency,
-            precision=_FORMATS.get(precision, precision),
-            counting=counting,
+    return [
+        dataclasses.replace(reading, precision=precision)
+        for precision, counting in itertools.product(
+            _admissible(assertion.scope.precision), _admissible(assertion.scope.counting)
         )
-        found += [
-            dataclasses.replace(reading, precision=precision)
-            for reading in readings.enumerate_readings(rate, model, card, stated)
-        ]
-    return found
+        for reading in readings.enumerate_readings(
+            _rate(assertion), model, card, _conditions(assertion, precision, counting)
+        )
+    ]
+
+
+def _conditions(
+    assertion: records.Assertion, precision: str, counting: str
+) -> conditions.Conditions:
+    asked = load(assertion.scope.workload)
+    return conditions.Conditions(
+        gpus=int(str(assertion.scope.gpu_count)),
+        inputs=asked.inputs,
+        outputs=asked.outputs,
+        concurrency=asked.concurrency,
+        precision=_FORMATS.get(precision, precision),
+        counting=counting,
+    )
+
+
+def _rate(assertion: records.Assertion) -> rates.Rate:
+    value, unit = units.to_base(assertion.claimed[0], assertion.unit)
+    return rates.Rate(value, unit, "throughput", per_gpu=False)
+
+
+def limit_curve(
+    assertion: records.Assertion,
+    model: conditions.ModelFacts,
+    card: accelerator.Accelerator,
+    *,
+    precision: str,
+    batches: Sequence[int],
+) -> list[tuple[float, float]]:
+    """Return the limit on generated tokens against the requests in flight.
+
+    Parameters
+    ----------
+    assertion : Assertion
+        For its lengths and number of devices.
+    model : ModelFacts
+        The model claimed.
+    card : Accelerator
+        The device claimed.
+    precision : str
+        One number format, as scopes name it.
+    batches : sequence of int
+        Requests in flight.
+
+    Returns
+    -------
+    list of (batch, tok/s)
+        Points of the curve.
+    """
+    stated = _conditions(assertion, precision, "output")
+    curve = []
+    for batch in batches:
+        here = dataclasses.replace(stated, concurrency=float(batch))
+        [limit] = readings.enumerate_readings(_rate(assertion), model, card, here)
+        if limit.ceiling is not None:
+            curve.append((float(batch), limit.ceiling))
+    return curve
+
+
+def possible(
+    assertion: records.Assertion,
+    model: conditions.ModelFacts,
+    card: accelerator.Accelerator,
+    *,
+    precision: str = "any",
+) -> dict[str, Any]:
+    """Judge a claimed rate and say what it would need; see ``physics.possible``.
+
+    Parameters
+    ----------
+    assertion : Assertion
+        A rate in tok/s with a workload.
+    model : ModelFacts
+        The model claimed.
+    card : Accelerator
+        The device claimed.
+    precision : str
+        One number format, or ``any``.
+    """
+    return limits.possible(_rate(assertion), model, card, _conditions(assertion, precision, "any"))
 
 
 def _admissible(value: records.ScopeValue) -> tuple[str, ...]:

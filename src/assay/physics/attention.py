@@ -230,9 +230,14 @@ def _decoder(text: Config, family: str, name: str) -> Layout:
                 ("lower-bound", f"the constant state of its linear layers is not counted: {error}")
             )
     window = _window(text, family, plan.kinds)
+    longest = fields.whole(text, fields.LONGEST)
+    kept_kinds = plan.kinds
+    if window and longest is not None and window >= longest:
+        kept_kinds = tuple("full" if k in ("sliding", "chunked") else k for k in plan.kinds)
+        notes.append(f"a window of {window} reaches the longest context {longest}: no effect")
     built = [
         _layer(kind, geometries[i] if attends else None, latent, window, kept_state)
-        for i, kind in enumerate(plan.kinds)
+        for i, kind in enumerate(kept_kinds)
     ]
     if latent:
         rope = fields.whole(text, "qk_rope_head_dim", least=0) or 0
@@ -264,7 +269,7 @@ def _decoder(text: Config, family: str, name: str) -> Layout:
         plain.query if plain else 0,
         fields.whole(text, fields.HIDDEN) or 0,
         plain.key if plain else 0,
-        fields.whole(text, fields.LONGEST),
+        longest,
         status,
         reason,
         tuple(dict.fromkeys(notes)),

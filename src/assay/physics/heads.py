@@ -133,7 +133,9 @@ def _kv_heads(text: Config, family: str, query: int) -> tuple[int, tuple[str, ..
 
 
 def _width(text: Config, family: str, query: int) -> tuple[int, tuple[str, ...]]:
-    for name in _WIDTH_NAMES:
+    # Zamba 2 files also carry kv_channels, which its class does not read.
+    first = ("attention_head_dim",) if family in ("zamba", "zamba2") else ()
+    for name in (*first, *_WIDTH_NAMES):
         if text.get(name) not in (None, 0) or isinstance(text.get(name), bool):
             return fields.need(text, name, most=_MOST_WIDTH), ()
     if family in families.HEAD_DIM:

@@ -33,6 +33,7 @@ __all__ = [
     "number",
     "parse",
     "quantity",
+    "sizes",
     "text",
     "to_base",
 ]
@@ -331,6 +332,30 @@ def text(value: float, unit: str, *, display: str = "", digits: int = 4) -> str:
 
 
 # Grouped digits come in threes, so "12,5" is not read as 12; the rest must begin a unit.
+def sizes(value: float) -> str:
+    """Write a size three ways: in full, in decimal and in binary units.
+
+    Parameters
+    ----------
+    value : float
+        Size [B].
+
+    Examples
+    --------
+    >>> sizes(10737418240)
+    '10,737,418,240 B = 10.74 GB = 10.00 GiB'
+    """
+    if abs(value) < 1024:
+        return f"{value:,.0f} B"
+    decimal, binary = next(
+        pair
+        for pair, limit in ((("kB", "KiB"), 1e6), (("MB", "MiB"), 1e9), (("GB", "GiB"), math.inf))
+        if abs(value) < limit
+    )
+    shown = [text(value, "B", display=unit) for unit in (decimal, binary)]
+    return " = ".join([f"{value:,.0f} B", *shown])
+
+
 _QUANTITY = re.compile(
     r"\s*([+-]?(?:\d{1,3}(?:,\d{3})+|\d+)(?:\.\d+)?(?:[eE][+-]?\d+)?|[+-]?\.\d+(?:[eE][+-]?\d+)?)"
     r"\s*((?![\d.,_]).*?)\s*"

@@ -34,9 +34,12 @@ def data() -> dict[str, Any]:
     Returns
     -------
     dict
-        ``hardware``, ``models``, ``precisions``, ``units``, ``published``, and the constants of the
-        readings. Safe as JSON.
+        ``hardware``, ``models``, ``precisions``, ``units``, ``published`` and its ``sources``, and
+        the constants of the readings. Safe as JSON.
     """
+    rows = _published()
+    known = store.sources()
+    cited = {name: known[name] for name in dict.fromkeys(row["source"] for row in rows)}
     return {
         "hardware": [_device(name) for name in store.hardware_ids()],
         "models": [_model(name) for name in store.model_ids()],
@@ -48,7 +51,8 @@ def data() -> dict[str, Any]:
         "device_counts": list(readings.DEVICE_COUNTS),
         "rounding": readings.ROUNDING,
         "suspect_share": SUSPECT_SHARE,
-        "published": _published(),
+        "published": rows,
+        "sources": {name: {"title": s.title, "url": s.url} for name, s in cited.items()},
     }
 
 
@@ -77,7 +81,6 @@ def _model(name: str) -> dict[str, Any]:
 
 def _published() -> list[dict[str, Any]]:
     """Return credible rates per card, for the table beside an answer."""
-    sources = store.sources()
     found = []
     for row in published.measurements():
         per_card = {"total": row.total_per_gpu, "output": row.output_per_gpu}
@@ -86,7 +89,6 @@ def _published() -> list[dict[str, Any]]:
             continue
         if row.metric.startswith(("decode", "prefill")) or not any(per_card.values()):
             continue
-        source = sources[row.source]
         found.append(
             {
                 "gpu": row.gpu,
@@ -98,8 +100,7 @@ def _published() -> list[dict[str, Any]]:
                 "outputs": row.outputs,
                 "concurrency": row.concurrency,
                 **per_card,
-                "source": source.title,
-                "url": source.url,
+                "source": row.source,
             }
         )
     return found

@@ -13,22 +13,10 @@ from pathlib import Path
 from typing import Any
 
 from assay.errors import InputError
-from assay.ledger import parameter, store
+from assay.ledger import notebook_rules, parameter, store
 
 __all__ = ["Notebook", "check_format", "names", "read"]
 
-# Keys with which a notebook's own metadata loosens nbclient, nbmake or a book build.
-_LOOSENING = frozenset(
-    {
-        "allow_error_names",
-        "allow_errors",
-        "force_raise_errors",
-        "raise_on_error",
-        "raise_on_iopub_timeout",
-        "skip_cells_with_tag",
-        "timeout",
-    }
-)
 _LOOSENING_TAGS = frozenset({"raises-exception", "skip-execution"})
 
 
@@ -183,7 +171,7 @@ def _refuse_loosening(metadata: object, where: str) -> None:
             _refuse_loosening(item, where)
     elif isinstance(metadata, dict):
         for key, value in metadata.items():
-            if key in _LOOSENING:
+            if key in notebook_rules.LOOSENING:
                 raise InputError(
                     f"metadata '{key}' would change how strictly the notebook runs",
                     where=where,

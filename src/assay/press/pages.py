@@ -48,7 +48,7 @@ GROUPS: tuple[tuple[str, tuple[str, ...]], ...] = (
     ("Ecosystem", ("1", "6", "A", "B", "warnings")),
 )
 
-_READ = ("how-to-read", "method")
+_READ = ("how-to-read", "possible", "method")
 _REFERENCE = ("glossary", "corrections", "status")
 
 

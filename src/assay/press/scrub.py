@@ -25,7 +25,7 @@ _ANSI = re.compile(r"\x1b\[[0-9;:?]*[ -/]*[@-~]|\x1b\][^\x07\x1b]*(\x07|\x1b\\)|
 _HOMES = re.compile(
     r"""(?<![\w.])(?:/mnt/[a-z]/Users|/home|/Users|[A-Za-z]:\\+Users)[/\\]+[^/\\\s"'<>:,;)\]]+"""
 )
-_CELL_FILE = re.compile(r"(?:/[\w.~-]+)*/ipykernel_\d+/\d+\.py")
+_CELL_FILE = re.compile(r"(?<![\w.~/-])(?:/[\w.~-]+)*/ipykernel_\d+/\d+\.py")
 _SECRET_NAME = re.compile(r"TOKEN|SECRET|PASSWORD|PASSWD|CREDENTIAL|API_?KEY|ACCESS_?KEY", re.I)
 _SECRET_LENGTH = 8  # shorter values ("1", "true") are not secrets and would mangle text
 _OPAQUE = ("image/png", "image/jpeg", "image/gif", "application/pdf")  # base64

@@ -54,18 +54,7 @@ def _words(value: object) -> str:
 
 
 def _bytes(value: object) -> str:
-    """Write bytes three ways: in full, in decimal and in binary units."""
-    if not isinstance(value, int | float):
-        return "unknown"
-    if abs(value) < 1024:
-        return f"{value:,.0f} B"
-    decimal, binary = (
-        ("kB", "KiB") if value < 1e6 else ("MB", "MiB") if value < 1e9 else ("GB", "GiB")
-    )
-    return (
-        f"{value:,.0f} B = {units.text(float(value), 'B', display=decimal)}"
-        f" = {units.text(float(value), 'B', display=binary)}"
-    )
+    return units.sizes(float(value)) if isinstance(value, int | float) else "unknown"
 
 
 def kv(answer: Mapping[str, Any]) -> None:

@@ -1,0 +1,368 @@
+"""Table: the normalised records, one row a run, every column with its unit.
+
+Owns the closed list of metrics and facts, their units and what they count, and when a percentile
+is certified. Latencies are in seconds, rates in tokens or requests per second; output, total
+(input + output) and request rates are different columns, and so are a rate of the whole
+deployment and one per GPU. Does not own reading or checking.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+from assay.bench.results.problems import Log
+
+__all__ = [
+    "FACTS",
+    "METRICS",
+    "Figure",
+    "Metric",
+    "Run",
+    "certified",
+    "columns",
+    "floor",
+    "row",
+    "uncertified",
+]
+
+Better = Literal["lower", "higher", ""]
+
+
+@dataclass(frozen=True, slots=True)
+class Metric:
+    """What one metric measures.
+
+    Parameters
+    ----------
+    unit : str
+        Base unit.
+    counting : str
+        ``output``, ``input``, ``total``, ``requests``, or empty for a time.
+    per : str
+        What one value belongs to: a request, a token, a chunk, the deployment.
+    better : str
+        Which direction is better; empty when neither.
+    says : str
+        The definition.
+    """
+
+    unit: str
+    counting: str
+    per: str
+    better: Better
+    says: str
+
+
+#: Definitions of ttft, tpot, itl and e2el are those of `vllm bench serve` 0.32.
+METRICS: dict[str, Metric] = {
+    "ttft": Metric("s", "", "request", "lower", "request sent to first chunk with text"),
+    "tpot": Metric(
+        "s", "", "request", "lower", "(latency - TTFT) / (output tokens - 1), 2 or more tokens"
+    ),
+    "itl": Metric("s", "", "token", "lower", "gap between two tokens, all requests pooled"),
+    "chunk_gap": Metric("s", "", "chunk", "", "gap between two chunks of several tokens"),
+    "second_token": Metric("s", "", "request", "", "first token to second token"),
+    "e2el": Metric("s", "", "request", "lower", "request sent to last token"),
+    "latency_per_token": Metric(
+        "s", "", "request", "", "latency / output tokens, first token included: not TPOT"
+    ),
+    "generation_time": Metric("s", "", "request", "lower", "first token to last token"),
+    "output_rate": Metric("tok/s", "output", "deployment", "higher", "output tokens / duration"),
+    "total_rate": Metric(
+        "tok/s", "total", "deployment", "higher", "input and output tokens / duration"
+    ),
+    "input_rate": Metric("tok/s", "input", "deployment", "higher", "input tokens / duration"),
+    "request_rate": Metric(
+        "req/s", "requests", "deployment", "higher", "completed requests / duration"
+    ),
+    "goodput": Metric(
+        "req/s", "requests", "deployment", "higher", "requests within their objectives / duration"
+    ),
+    "peak_output_rate": Metric(
+        "tok/s", "output", "deployment", "", "most chunks in one second, which stand for tokens"
+    ),
+    "prefill_rate": Metric(
+        "tok/s", "input", "deployment", "higher", "prompt tokens / prefill time"
+    ),
+    "decode_rate": Metric(
+        "tok/s", "output", "deployment", "higher", "generated tokens / decode time, no prefill"
+    ),
+    "combined_rate": Metric(
+        "tok/s", "total", "deployment", "", "prompt and generated tokens / time: not decode"
+    ),
+    "request_output_rate": Metric(
+        "tok/s", "output", "request", "higher", "output tokens of one request / its latency"
+    ),
+    "request_decode_rate": Metric(
+        "tok/s", "output", "request", "higher", "tokens of one request after its first / their time"
+    ),
+}
+
+#: What is known about a run: name -> (unit or empty for text, what it is).
+FACTS: dict[str, tuple[str, str]] = {
+    "engine": ("", "client backend or engine"),
+    "engine_version": ("", "as the file states"),
+    "model": ("", "as the file states"),
+    "tokenizer": ("", "the client's"),
+    "hardware": ("", "as the file states"),
+    "dataset": ("", "as the file states"),
+    "test": ("", "what a row of a suite ran"),
+    "seed": ("", "of the prompts"),
+    "date": ("", "as the file states"),
+    "label": ("", "as the file states"),
+    "asked": ("req", "requests asked for"),
+    "completed": ("req", "requests completed"),
+    "failed": ("req", "requests failed or never sent"),
+    "concurrency": ("req", "most requests in flight; null when not limited or not stated"),
+    "asked_rate": ("req/s", "arrival rate asked for; inf sends all at once"),
+    "gpus": ("GPU", "devices of the deployment"),
+    "duration": ("s", "of the whole run"),
+    "input_tokens": ("tok", "sent, as the client counts unless noted"),
+    "output_tokens": ("tok", "received"),
+    "cached_tokens": ("tok", "input served by a prefix cache"),
+    "input_per_request": ("tok", "mean"),
+    "output_per_request": ("tok", "mean"),
+}
+
+#: Order of statistics in a table.
+_ORDER = ("mean", "rate", "std", "min", "p50", "p75", "p90", "p95", "p99", "max")
+#: Chance that the extremes of a sample do not enclose a percentile [1]. The floors of the field
+#: table (p50 11, p90 64, p95 130, p99 662) all follow from it.
+_MISS = 0.0013
+
+
+def floor(percent: float) -> int:
+    """Return the least sample that certifies a percentile.
+
+    Parameters
+    ----------
+    percent : float
+        Between 0 and 100.
+
+    Notes
+    -----
+    The least n with ``q**n + (1 - q)**n`` at most 0.13 %: beyond it the smallest and the largest
+    of n values enclose the q-quantile, whatever the distribution (order statistics; David and
+    Nagaraja, Order Statistics, 3rd ed., section 7.1).
+
+    Examples
+    --------
+    >>> [floor(p) for p in (50, 90, 95, 99)]
+    [11, 64, 130, 662]
+    """
+    q = max(percent, 100 - percent) / 100
+    if q >= 1:
+        return 0  # a minimum or a maximum describes its sample, however small
+    n = max(1, math.floor(math.log(_MISS) / math.log(q)))
+    while q**n + (1 - q) ** n > _MISS:
+        n += 1
+    return n
+
+
+def certified(statistic: str, samples: int | None) -> bool:
+    """Say whether a statistic may be read as one of the population.
+
+    Examples
+    --------
+    >>> certified("p99", 661), certified("p99", 662), certified("mean", None)
+    (False, True, True)
+    """
+    percent = _percent(statistic)
+    return percent is None or (samples is not None and samples >= floor(percent))
+
+
+def _percent(statistic: str) -> float | None:
+    match = re.fullmatch(r"p(\d{1,2}(?:\.\d{1,6})?)", statistic)
+    return float(match[1]) if match else None
+
+
+@dataclass(frozen=True, slots=True)
+class Figure:
+    """One number of a run.
+
+    Parameters
+    ----------
+    metric : str
+        A key of `METRICS`.
+    statistic : str
+        ``mean``, ``p99``, ``std``, ..., or ``rate`` for what is one number of the whole run.
+    value : float
+        In the metric's unit.
+    per : str
+        What a rate is divided by, when it is not the whole deployment.
+    samples : int, optional
+        Independent samples behind it, which are requests.
+    recomputed : bool
+        True when it comes from per-request data or totals and not from a stated figure.
+    """
+
+    metric: str
+    statistic: str
+    value: float
+    per: str = ""
+    samples: int | None = None
+    recomputed: bool = False
+
+    @property
+    def column(self) -> str:
+        """The figure's column."""
+        words = [self.metric] if self.statistic == "rate" else [self.metric, self.statistic]
+        return "_".join(words + (["per", self.per.replace(" ", "_")] if self.per else []))
+
+    @property
+    def certified(self) -> bool:
+        """Whether the sample is large enough for the statistic."""
+        return certified(self.statistic, self.samples)
+
+
+@dataclass(slots=True)
+class Run:
+    """One run of a benchmark.
+
+    Parameters
+    ----------
+    format : str
+        Who wrote it.
+    log : Log
+        What is wrong with it.
+    """
+
+    format: str
+    log: Log = field(default_factory=Log)
+    facts: dict[str, Any] = field(default_factory=dict)
+    figures: dict[tuple[str, str, str], Figure] = field(default_factory=dict)
+    notes: list[tuple[str, str]] = field(default_factory=list)
+
+    @property
+    def usable(self) -> bool:
+        """Whether any number of it may be shown."""
+        return not self.log.failed
+
+    def know(self, **facts: Any) -> None:
+        """Record facts; what is None is not known."""
+        for name, value in facts.items():
+            if name not in FACTS:
+                raise KeyError(name)
+            if value is not None:
+                self.facts[name] = _clean(value) if isinstance(value, str) else value
+
+    def put(
+        self,
+        metric: str,
+        statistic: str,
+        value: float | None,
+        *,
+        per: str = "",
+        samples: int | None = None,
+        recomputed: bool = False,
+    ) -> None:
+        """Record a figure, in base units; None is not recorded."""
+        if metric not in METRICS:
+            raise KeyError(metric)
+        if value is None or not math.isfinite(value):
+            return
+        figure = Figure(metric, statistic, float(value), per, samples, recomputed)
+        self.figures[metric, statistic, per] = figure
+
+    def get(self, metric: str, statistic: str = "rate", per: str = "") -> float | None:
+        """Return a figure's value, certified or not."""
+        figure = self.figures.get((metric, statistic, per))
+        return figure.value if figure else None
+
+    def drop(self, metric: str, *statistics: str) -> None:
+        """Take a metric away, or some of its statistics."""
+        for key in [k for k in self.figures if k[0] == metric]:
+            if not statistics or key[1] in statistics:
+                del self.figures[key]
+
+    def note(self, column: str, text: str) -> None:
+        """Say something about a column that is not a problem."""
+        if (column, text) not in self.notes:
+            self.notes.append((column, text))
+
+    def statistics(self, metric: str) -> dict[str, Figure]:
+        """Return the figures of a metric of the whole deployment, by statistic."""
+        return {s: f for (m, s, per), f in self.figures.items() if m == metric and not per}
+
+
+def _clean(text: str) -> str:
+    """Return one short printable line."""
+    return "".join(c if c.isprintable() else " " for c in text)[:120].strip()
+
+
+def row(run: Run) -> dict[str, Any]:
+    """Return a usable run as a row; an uncertified percentile is None.
+
+    Returns
+    -------
+    dict
+        Column name to value, in base units.
+    """
+    result: dict[str, Any] = {name: run.facts[name] for name in FACTS if name in run.facts}
+    for figure in _sorted(run.figures.values()):
+        result[figure.column] = figure.value if figure.certified else None
+    return result
+
+
+def uncertified(run: Run) -> list[tuple[str, str]]:
+    """Return the columns that are None because the sample is too small, and why."""
+    return [(f.column, _short(f)) for f in _sorted(run.figures.values()) if not f.certified]
+
+
+def _short(figure: Figure) -> str:
+    percent = _percent(figure.statistic)
+    needed = floor(percent) if percent is not None else 0
+    given = "an unstated number" if figure.samples is None else f"{figure.samples:,}"
+    return f"{figure.statistic} needs {needed:,} requests; there are {given}"
+
+
+def _sorted(figures: Iterable[Figure]) -> list[Figure]:
+    names = list(METRICS)
+
+    def place(figure: Figure) -> tuple[int, str, int, float]:
+        known = figure.statistic in _ORDER
+        order = _ORDER.index(figure.statistic) if known else len(_ORDER)
+        return names.index(figure.metric), figure.per, order, _percent(figure.statistic) or 0
+
+    return sorted(figures, key=place)
+
+
+def columns(runs: Sequence[Run]) -> list[Mapping[str, Any]]:
+    """Describe the columns that some runs fill.
+
+    Returns
+    -------
+    list of mapping
+        ``name``, ``unit`` (None for text), ``counting``, ``per``, ``statistic`` and ``says``.
+    """
+    known = {name for run in runs for name in run.facts}
+    found: list[Mapping[str, Any]] = [
+        {
+            "name": name,
+            "unit": unit or None,
+            "counting": None,
+            "per": "run",
+            "statistic": None,
+            "says": says,
+        }
+        for name, (unit, says) in FACTS.items()
+        if name in known
+    ]
+    figures = {f.column: f for run in runs for f in run.figures.values()}
+    for figure in _sorted(figures.values()):
+        metric = METRICS[figure.metric]
+        found.append(
+            {
+                "name": figure.column,
+                "unit": metric.unit + ("/GPU" if figure.per.endswith("GPU") else ""),
+                "counting": metric.counting or None,
+                "per": figure.per or metric.per,
+                "statistic": None if figure.statistic == "rate" else figure.statistic,
+                "says": metric.says,
+            }
+        )
+    return found
