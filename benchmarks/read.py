@@ -67,7 +67,9 @@ def main() -> None:
         seconds = time.perf_counter() - start
         peak = resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss
     scale = 1 if sys.platform == "darwin" else 1024  # macOS counts bytes, Linux KiB
-    print(f"{size / 1e6:.0f} MB, {requests:,} requests: {seconds:.1f} s, {peak * scale / 1e6:.0f} MB")
+    print(
+        f"{size / 1e6:.0f} MB, {requests:,} requests: {seconds:.1f} s, {peak * scale / 1e6:.0f} MB"
+    )
 
 
 if __name__ == "__main__":

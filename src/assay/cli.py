@@ -450,3 +450,32 @@ def read(
         print(f"assay: {sentence}", file=sys.stderr)
     if not answer["usable"]:
         raise typer.Exit(2)
+
+
+@app.command()
+def compare(
+    before: Annotated[Path, typer.Argument(help="A result file, a folder of repeats, or pairs.")],
+    after: Annotated[
+        Path | None, typer.Argument(help="The other side; none for a YAML file of pairs.")
+    ] = None,
+    changed: Annotated[
+        list[str] | None,
+        typer.Option(help="A condition that is the change under test, for example model."),
+    ] = None,
+    json: Json = False,
+) -> None:
+    """Say what two results do and do not show."""
+    from assay.bench import comparison, pairs
+
+    if after is not None:
+        found = comparison.compare(before, after, changed=changed or ())
+    elif pairs.is_pairs(before):
+        found = pairs.compare(before)
+    else:
+        raise InputError("one side is missing", where="AFTER", fix="name a second file or folder")
+    if json:
+        _emit([c.as_dict() for c in found] if len(found) != 1 else found[0].as_dict())
+    else:
+        from assay.press import terminal
+
+        terminal.comparisons(found)

@@ -10,19 +10,19 @@ from typing import Any
 
 import pytest
 
-from assay.bench import oracle, private
+from assay.bench import agreement, oracle, private
 from assay.errors import InputError
 from assay.ledger import store
 from assay.physics import calculators, kv
 
 WHY_NOT = private.absent()
 TABLE = store.published("kv_calculators")
-CONFIGS = {name: config for name, _, config in oracle.configs()}
+CONFIGS = {name: config for name, _, config in agreement.configs()}
 
 # vLLM changes its process for good (environment, threads, memory), so each is asked in another.
 ASK = """
 import dataclasses, json, sys
-from assay.bench import oracle
+from assay.bench import agreement, oracle
 asked = json.load(sys.stdin)
 print("ANSWER " + json.dumps([dataclasses.asdict(x) for x in {expression}]))
 """
@@ -48,7 +48,7 @@ def ask(expression: str, asked: Any, seconds: float = 540) -> list[dict[str, Any
 @pytest.fixture(scope="module")
 def rows() -> dict[str, dict[str, Any]]:
     """Every configuration of the comparison, asked now."""
-    answers = ask("oracle.compare(asked)", list(CONFIGS.items()))
+    answers = ask("agreement.compare(asked)", list(CONFIGS.items()))
     return {row["model"]: row for row in answers}
 
 
@@ -85,17 +85,19 @@ def test_no_row_of_the_table_differs_without_a_documented_reason() -> None:
 
 def test_agreement_means_three_equal_figures() -> None:
     for row in TABLE:
-        same = all(row[f"ours{part}"] == row[f"oracle{part}"] for part in ("", "_growth", "_bounded"))
+        same = all(
+            row[f"ours{part}"] == row[f"oracle{part}"] for part in ("", "_growth", "_bounded")
+        )
         assert same == (row["verdict"] == "agree"), row["model"]
 
 
 def test_every_configuration_names_its_source() -> None:
-    assert [name for name, source, _ in oracle.configs() if not source.strip()] == []
+    assert [name for name, source, _ in agreement.configs() if not source.strip()] == []
 
 
 def test_each_documented_difference_is_seen_in_the_table() -> None:
     seen = {row["model_type"] for row in TABLE if row["verdict"] == "documented"}
-    assert seen == set(oracle.DOCUMENTED)
+    assert seen == set(agreement.DOCUMENTED)
 
 
 # -- the engine itself -----------------------------------------------------------------------------
@@ -116,7 +118,9 @@ def test_the_committed_table_is_what_the_engine_says(rows: dict[str, dict[str, A
     if {row["version"] for row in rows.values()} != versions:
         pytest.skip(f"the table is of version {', '.join(versions)}; another one is installed")
     fields = ("verdict", "oracle", "oracle_growth", "oracle_bounded", "parameters")
-    now = {name: ["" if row[f] is None else str(row[f]) for f in fields] for name, row in rows.items()}
+    now = {
+        name: ["" if row[f] is None else str(row[f]) for f in fields] for name, row in rows.items()
+    }
     assert now == {row["model"]: [row[f] for f in fields] for row in TABLE}
 
 

@@ -29,23 +29,7 @@ from assay.ledger import judge, records, store
 from assay.press import show
 
 ROOT = Path(__file__).resolve().parents[2]
-CHROMIUM = next(
-    (
-        found
-        for name in ("chromium", "chromium-browser", "google-chrome")
-        if (found := shutil.which(name))
-    ),
-    None,
-)
 # Chromium's own errands would look like requests of the page.
-QUIET = (
-    "--no-sandbox",
-    "--disable-background-networking",
-    "--disable-component-update",
-    "--disable-default-apps",
-    "--disable-sync",
-    "--no-first-run",
-)
 NARROW, WIDE = 390, 1280  # CSS px: a phone, a laptop
 
 pytestmark = pytest.mark.book
@@ -304,19 +288,6 @@ def address(html: Path) -> Iterator[str]:
     server.shutdown()
     server.server_close()
     thread.join(timeout=10)
-
-
-@pytest.fixture(scope="session")
-def chromium() -> Iterator[object]:
-    """Start the Chromium of this machine."""
-    if CHROMIUM is None:
-        pytest.skip("no Chromium on this machine: the browser's view of the book is not checked")
-    from playwright.sync_api import sync_playwright
-
-    with sync_playwright() as driver:
-        browser = driver.chromium.launch(executable_path=CHROMIUM, args=list(QUIET))
-        yield browser
-        browser.close()
 
 
 def samples(pages: dict[str, BeautifulSoup]) -> list[str]:

@@ -24,9 +24,6 @@ from assay.physics import roofline, units
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGE = ROOT / "book" / "possible.md"
-CHROMIUM = next(
-    (f for n in ("chromium", "chromium-browser", "google-chrome") if (f := shutil.which(n))), None
-)
 NARROW, WIDE = 390, 1280  # CSS px: a phone, a laptop
 WORD = "#possible-answer .possible-word"
 TOC = "format: jb-book\nroot: index\nchapters:\n  - file: possible\n"
@@ -91,26 +88,15 @@ def address(html: Path) -> Iterator[str]:
     server.server_close()
 
 
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Any]:
-    if CHROMIUM is None:
-        pytest.skip("Chromium is not installed: the page is not clicked through")
-    sync_api = pytest.importorskip("playwright.sync_api")
-    with sync_api.sync_playwright() as player:
-        started = player.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
-        yield started
-        started.close()
-
-
 @pytest.fixture
-def opened(browser: Any, address: str) -> Iterator[Callable[..., Any]]:
+def opened(chromium: Any, address: str) -> Iterator[Callable[..., Any]]:
     """Open the page; at the end, no script may have failed and no other host been asked."""
     contexts, problems, asked = [], [], []
 
     def open_(
         query: str = "", *, at: str = address, width: int = WIDE, scheme: str = "light"
     ) -> Any:
-        context = browser.new_context(
+        context = chromium.new_context(
             viewport={"width": width, "height": 900}, color_scheme=scheme, locale="en-US"
         )
         contexts.append(context)

@@ -63,9 +63,9 @@ def _models() -> list[dict[str, Any]]:
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
-    """Run a test once for every shape: ``shape`` all, ``mistaken`` with a known wrong figure."""
+    """Run a test once for every shape: ``known_shape`` all, ``mistaken`` with a known wrong figure."""
     chosen = {
-        "shape": lambda row: True,
+        "known_shape": lambda row: True,
         "growing": lambda row: bool(row["all"]),
         "mistaken": lambda row: row["wrong"] is not None and row["status"] != "refused",
     }

@@ -28,21 +28,21 @@ KEYS = {
 MIB, GIB = 2**20, 2**30
 
 
-def test_every_model_has_its_known_figures(shape: dict[str, Any]) -> None:
-    found = kv.report(shape["config"], kv_dtype="bf16")
-    assert found.status == shape["status"], found.reason
+def test_every_model_has_its_known_figures(known_shape: dict[str, Any]) -> None:
+    found = kv.report(known_shape["config"], kv_dtype="bf16")
+    assert found.status == known_shape["status"], found.reason
     known = {
         "all": found.all_layers_bytes_per_token,
         "growth": found.growth_bytes_per_token,
         "bounded": found.bounded_bytes_per_sequence,
     }
-    refused = shape["status"] == "refused"
-    checked = {k: v for k, v in known.items() if refused or shape[k] is not None}
-    assert checked == {k: shape[k] for k in checked}
+    refused = known_shape["status"] == "refused"
+    checked = {k: v for k, v in known.items() if refused or known_shape[k] is not None}
+    assert checked == {k: known_shape[k] for k in checked}
 
 
-def test_the_answer_has_exactly_its_keys(shape: dict[str, Any]) -> None:
-    found = kv.answer(shape["config"], tokens=8192)
+def test_the_answer_has_exactly_its_keys(known_shape: dict[str, Any]) -> None:
+    found = kv.answer(known_shape["config"], tokens=8192)
     assert found.keys() == KEYS
     assert found["per_gpu"].keys() == {"tp", "pp", *kv.sums.NUMBERS}  # type: ignore[attr-defined]
     assert found["bytes_at"].keys() == {"tokens", "sequences", "all_layers", "capped"}  # type: ignore[attr-defined]

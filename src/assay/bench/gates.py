@@ -42,7 +42,7 @@ _RATE = 0.05  # and an arrival rate by this share, more for few requests
 _TOKENS = 0.001  # totals of client and server, which should be equal
 _CACHE = 0.01  # share of prompt tokens found in the prefix cache
 _BUSY = 0.85  # share of one core; the client is one thread, above this it queues its own events
-_LATE = 0.05  # its event loop's mean delay against mean TTFT: what it adds to a latency
+_ADDED = 0.02  # of a latency may be the client's own delay
 _THROTTLED = 0.02  # share of the window
 _STOLEN = 0.05  # share of processor time
 
@@ -155,7 +155,10 @@ def _agree(window: Window, intent: Intent) -> _Said:
             ("output", window.output_tokens, server.output),
         ):
             if abs(client - counted) > _TOKENS * max(counted, 1):
-                return False, f"{client:,} {kind} tokens by the client, {counted:,.0f} by the server"
+                return (
+                    False,
+                    f"{client:,} {kind} tokens by the client, {counted:,.0f} by the server",
+                )
         return True, (
             f"client and server both count {window.input_tokens:,} input and "
             f"{window.output_tokens:,} output tokens"
@@ -197,15 +200,35 @@ def _compilation(window: Window, _: Intent) -> _Said:
     return True, "the engine's log tells of none in the window"
 
 
-def _client(window: Window, _: Intent) -> _Said:
-    if window.busy is None or window.lateness is None:
+def _client(window: Window, intent: Intent) -> _Said:
+    if window.busy is None or window.lateness is None or window.sending is None:
         return False, "how busy the client was is unknown"
-    ttft = window.values.get("ttft") or 0.0
-    words = (
-        f"the client used {window.busy:.0%} of a core and woke {window.lateness * 1e3:.2f} ms late "
-        f"on average, against a TTFT of {ttft * 1e3:.3g} ms"
+    if window.busy > _BUSY:
+        return False, f"the client used {window.busy:.0%} of a core, and it is one thread"
+    added = window.lateness + window.sending
+    for name in intent.metrics:
+        span, words = _span(window, name)
+        if span is None:
+            return False, f"there is no {words}"
+        if added > _ADDED * span:
+            return False, f"the client adds {added * 1e3:.3g} ms to {words} of {span * 1e3:.4g} ms"
+    return True, (
+        f"the client used {window.busy:.0%} of a core and adds {added * 1e3:.3g} ms to a request"
     )
-    return window.busy <= _BUSY and window.lateness <= _LATE * ttft, words
+
+
+def _span(window: Window, metric: str) -> tuple[float | None, str]:
+    """Return the time on which the client's delay of one request acts, and what it is."""
+    ttft, whole = window.values.get("ttft"), window.values.get("e2el")
+    if metric.startswith("ttft"):
+        return ttft, "a TTFT"
+    if metric.startswith("itl"):
+        return window.values.get("itl"), "an ITL"
+    if metric.startswith(
+        "tpot"
+    ):  # both ends of the decode shift; their difference is spread over it
+        return (None if ttft is None or whole is None else whole - ttft), "a decode"
+    return whole, "a request"
 
 
 def _clocks(window: Window, _: Intent) -> _Said:
@@ -277,6 +300,4 @@ def _starts(windows: Sequence[Window]) -> records.Gate:
         words = f"block {stale[0]} was not started afresh, so blocks are not independent"
     elif len(blocks) < _BLOCKS:
         words = f"{len(blocks)} server starts, a verdict needs {_BLOCKS}"
-    return records.Gate(
-        id="cold-starts", passed=not stale and len(blocks) >= _BLOCKS, says=words
-    )
+    return records.Gate(id="cold-starts", passed=not stale and len(blocks) >= _BLOCKS, says=words)

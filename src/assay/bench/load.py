@@ -11,8 +11,8 @@ process notes how busy it was itself, which vLLM's client does not report.
 vLLM's warm-up repeats the first prompt of the run it warms up for, which a prefix cache would then
 know. So warm-up is a run of its own here, with prompts of its own.
 
-Started as ``python -m assay.bench.load``: reads one job a line as JSON on standard input, tells what
-happens as JSON lines on standard output, and ends when standard input closes.
+Started as ``python -m assay.bench.load``: reads one job a line as JSON on standard input, tells
+what happens as JSON lines on standard output, and ends when standard input closes.
 """
 
 from __future__ import annotations
@@ -243,6 +243,9 @@ class Outcome:
         Share of one core the client used in the window [1].
     lateness : float or None
         How late the client's event loop woke up on average [s].
+    sending : float or None
+        From the moment the client calls a request sent until its head is on the wire, on average:
+        a part of every TTFT that the server has no part in [s].
     """
 
     rows: tuple[Row, ...]
@@ -251,6 +254,7 @@ class Outcome:
     ended: str
     busy: float | None
     lateness: float | None
+    sending: float | None
 
 
 class Drive(Protocol):
@@ -370,6 +374,7 @@ class Client:
             ended=facts["ended"],
             busy=facts["busy"],
             lateness=facts["lateness"],
+            sending=facts["sending"],
         )
 
     def stop(self) -> None:
@@ -556,6 +561,7 @@ def main() -> None:
         return result
 
     serve.benchmark = watched
+    _trace_sessions()
     for job in jobs:
         try:
             if job["offline"]:
@@ -586,6 +592,7 @@ class _Effort:
     def __init__(self) -> None:
         self.facts: dict[str, object] = {}
         self._late: list[float] = []
+        _sending.clear()
 
     def __enter__(self) -> _Effort:
         self._started = datetime.datetime.now(datetime.UTC)
@@ -602,6 +609,7 @@ class _Effort:
             "ended": datetime.datetime.now(datetime.UTC).isoformat(timespec="milliseconds"),
             "busy": (_cpu_time() - self._cpu) / wall,
             "lateness": late,
+            "sending": sum(_sending) / len(_sending) if _sending else None,
         }
 
     async def _look(self) -> None:
@@ -609,6 +617,31 @@ class _Effort:
             before = time.monotonic()
             await asyncio.sleep(_PROBE)
             self._late.append(max(0.0, time.monotonic() - before - _PROBE))
+
+
+# From the call to the head on the wire, of every request since the window began [s].
+_sending: list[float] = []
+
+
+def _trace_sessions() -> None:
+    """Let every HTTP session of this process note how long a request takes to get out."""
+    import aiohttp
+
+    async def begins(_: object, context: Any, __: object) -> None:
+        context.begun = time.perf_counter()
+
+    async def is_out(_: object, context: Any, __: object) -> None:
+        _sending.append(time.perf_counter() - context.begun)
+
+    trace = aiohttp.TraceConfig()
+    trace.on_request_start.append(begins)
+    trace.on_request_headers_sent.append(is_out)
+    plain = aiohttp.ClientSession.__init__
+
+    def traced(self: Any, *given: Any, **named: Any) -> None:
+        plain(self, *given, **{"trace_configs": [trace], **named})
+
+    aiohttp.ClientSession.__init__ = traced  # type: ignore[method-assign]
 
 
 def _cpu_time() -> float:

@@ -218,6 +218,9 @@ def _in_a_process(asked: Mapping[str, Any], seconds: float) -> dict[str, Any]:
         with contextlib.suppress(ProcessLookupError):
             os.killpg(process.pid, signal.SIGKILL)
         process.wait()
+        for pipe in (process.stdout, process.stderr):
+            if pipe is not None:
+                pipe.close()
     for line in out.splitlines():
         if line.startswith(_MARK):
             return dict(json.loads(line.removeprefix(_MARK)))

@@ -31,15 +31,16 @@ import shutil
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, TypedDict
 
 from assay.bench import load as loads
 from assay.bench import provenance, window
 from assay.bench.engines import server
+from assay.bench.engines.counters import Counts
 from assay.bench.engines.recipe import Recipe
 from assay.bench.load import Drive, Load, Outcome
 from assay.bench.window import Window
-from assay.errors import InputError, RecordError, RunError
+from assay.errors import InputError, RecordError
 from assay.ledger import store
 
 __all__ = ["Plan", "Progress", "run", "windows"]
@@ -109,7 +110,7 @@ class Plan:
 
     def to_json(self) -> dict[str, Any]:
         """Return it as a JSON value, with the packages that decide what it means."""
-        content = window._finite(
+        content = window.finite(
             {
                 "schema": _SCHEMA,
                 "arms": {name: dataclasses.asdict(arm) for name, arm in self.arms.items()},
@@ -309,9 +310,7 @@ class _Clock:
             mean = sum(self.seconds) / len(self.seconds)
             remaining = mean * (total - self.done) / self.per_block
         elapsed = time.monotonic() - self.began
-        self._tell(
-            Progress(block, self.plan.blocks, doing, self.done, total, elapsed, remaining)
-        )
+        self._tell(Progress(block, self.plan.blocks, doing, self.done, total, elapsed, remaining))
 
 
 def _block(
@@ -325,15 +324,18 @@ def _block(
         recipe = plan.arms[arm]
         clock.tell(block, f"starting {recipe.engine} ({arm})")
         place = folder / "partial" / f"{block:04}-{arm}"
+        sent: set[int] = set()
         with server.start(recipe, place, ready_limit=ready_limit) as running:
             for name in names:
                 clock.tell(block, f"{arm}, {name}")
                 seed = plan.prompts(block, name)
                 chosen = plan.loads[name]
                 outcome, seen = _one(chosen, running, drive, seed)
-                labels = {"block": block, "arm": arm, "load": name, "seed": seed}
+                labels = _Labels(block=block, arm=arm, load=name, seed=seed)
                 labelled += [(labels, row) for row in outcome.rows]
-                found.append(_window(block, arm, name, seed, chosen, running, outcome, seen))
+                first = seed not in sent
+                sent.add(seed)
+                found.append(_window(labels, first, chosen, running, outcome, seen))
                 clock.done += 1
     file = folder / "blocks" / f"{block:04}.json"
     loads.place_rows(file.with_suffix(".parquet"), labelled)
@@ -349,12 +351,19 @@ def _block(
     clock.seconds.append(time.monotonic() - began)
 
 
+class _Labels(TypedDict):
+    block: int
+    arm: str
+    load: str
+    seed: int
+
+
 @dataclasses.dataclass
 class _Seen:
     """What the protocol itself sees of one window."""
 
     watched: window.Watched
-    counts: window.Counts | None
+    counts: Counts | None
     log: str
 
 
@@ -380,10 +389,8 @@ def _one(load: Load, running: server.Server, drive: Drive, seed: int) -> tuple[O
 
 
 def _window(
-    block: int,
-    arm: str,
-    name: str,
-    seed: int,
+    labels: _Labels,
+    first: bool,
     load: Load,
     running: server.Server,
     outcome: Outcome,
@@ -401,18 +408,13 @@ def _window(
     asked_input, asked_output = load.asked
     pattern = running.recipe.compiles
     compiled = [
-        line.strip()[:300]
-        for line in seen.log.splitlines()
-        if pattern and re.search(pattern, line)
+        line.strip()[:300] for line in seen.log.splitlines() if pattern and re.search(pattern, line)
     ]
     rate = loads.arrivals(sent) if len(sent) > 1 else None
     return Window(
-        block=block,
-        arm=arm,
-        load=name,
-        seed=seed,
+        **labels,
         fresh=running.process is not None,
-        first=True,
+        first=first,
         started=outcome.started,
         ended=outcome.ended,
         duration=outcome.duration,
@@ -431,6 +433,7 @@ def _window(
         compiled=tuple(compiled) if running.process is not None else None,
         busy=outcome.busy,
         lateness=outcome.lateness,
+        sending=outcome.sending,
         watched=seen.watched,
         values=found,
         samples=samples,

@@ -26,7 +26,14 @@ from assay.bench.window import Watched, Window
 from assay.errors import InputError
 from assay.ledger import records, store
 
-__all__ = ["Watch", "commit", "joules_per_token", "packages", "provenance", "usd_per_million_tokens"]
+__all__ = [
+    "Watch",
+    "commit",
+    "joules_per_token",
+    "packages",
+    "provenance",
+    "usd_per_million_tokens",
+]
 
 _TICK = 0.1  # between two looks at the device [s]
 
@@ -327,7 +334,12 @@ def commit() -> str:
 
 def _git(*arguments: str) -> str:
     done = subprocess.run(
-        ["git", *arguments], cwd=store.root(), capture_output=True, text=True, timeout=20, check=True
+        ["git", *arguments],
+        cwd=store.root(),
+        capture_output=True,
+        text=True,
+        timeout=20,
+        check=True,
     )
     return done.stdout.strip()
 

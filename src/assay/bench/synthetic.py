@@ -127,7 +127,7 @@ def tokenizer(folder: Path) -> Path:
         Made when missing.
     """
     vocabulary = {f"w{number}": number for number in range(_WORDS)}
-    content = {
+    content: dict[str, object] = {
         "version": "1.0",
         "truncation": None,
         "padding": None,

@@ -16,7 +16,7 @@ from assay.bench import load as loads
 from assay.bench.engines.counters import Counts
 from assay.errors import InputError
 
-__all__ = ["PERCENTILES", "VALUES", "Watched", "Window", "percentile", "values"]
+__all__ = ["PERCENTILES", "VALUES", "Watched", "Window", "finite", "percentile", "values"]
 
 # Percentiles kept of each latency, beside its mean.
 PERCENTILES = (50, 90, 95, 99)
@@ -108,8 +108,9 @@ class Window:
         What the server's own counters gained.
     compiled : tuple of str
         Log lines of the window that tell of a compilation; None where there is no log.
-    busy, lateness : float or None
-        Of the client: share of one core [1], mean delay of its event loop [s].
+    busy, lateness, sending : float or None
+        Of the client: share of one core [1], mean delay of its event loop, and mean time until a
+        request is on the wire [s].
     watched : Watched
         The machine.
     values : mapping
@@ -142,13 +143,14 @@ class Window:
     compiled: tuple[str, ...] | None
     busy: float | None
     lateness: float | None
+    sending: float | None
     watched: Watched
     values: Mapping[str, float | None]
     samples: Mapping[str, int]
 
     def to_json(self) -> dict[str, Any]:
         """Return it as a JSON value; infinities as the text ``inf``."""
-        content: dict[str, Any] = _finite(dataclasses.asdict(self))
+        content: dict[str, Any] = finite(dataclasses.asdict(self))
         return content
 
     @classmethod
@@ -175,13 +177,20 @@ class Window:
             raise InputError(f"is no window ({error})", fix="measure again") from None
 
 
-def _finite(content: Any) -> Any:
+def finite(content: Any) -> Any:
+    """Return a JSON value in which every infinity is the text ``inf``.
+
+    Examples
+    --------
+    >>> finite({"rate": math.inf, "n": (1, 2)})
+    {'rate': 'inf', 'n': [1, 2]}
+    """
     if isinstance(content, float) and not math.isfinite(content):
         return "inf"
     if isinstance(content, dict):
-        return {name: _finite(value) for name, value in content.items()}
+        return {name: finite(value) for name, value in content.items()}
     if isinstance(content, list | tuple):
-        return [_finite(value) for value in content]
+        return [finite(value) for value in content]
     return content
 
 

@@ -3,7 +3,8 @@
 Owns the closed forms of paging, and a small replay of a server under load that reserves memory by
 one of four rules and counts, step by step, the slots that hold a token, wait for one, will never
 hold one, or lie free in pieces nobody can use. Does not own lengths of requests (they are given)
-nor vLLM's own block manager (``bench.blocks``), which gives the same shares. One slot holds the keys and values of one token.
+nor vLLM's own block manager (``bench.blocks``), which gives the same shares. One slot holds the
+keys and values of one token.
 
 Rules, after Kwon et al., "Efficient Memory Management for Large Language Model Serving with
 PagedAttention" (SOSP 2023), section 6.1: ``longest`` reserves the longest sequence the server

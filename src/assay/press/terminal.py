@@ -8,11 +8,17 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from assay.physics import units
 
-__all__ = ["kv", "possible", "table"]
+if TYPE_CHECKING:
+    from assay.bench.comparison import Comparison
+
+__all__ = ["comparisons", "kv", "possible", "results", "table"]
+
+#: Runs set side by side in one table.
+_ABREAST = 4
 
 
 def table(rows: Sequence[Mapping[str, object]]) -> None:
@@ -28,14 +34,17 @@ def table(rows: Sequence[Mapping[str, object]]) -> None:
     from rich import box
     from rich.console import Console
     from rich.table import Table
+    from rich.text import Text
 
     console = Console(width=None if sys.stdout.isatty() else 200, highlight=False)
     grid = Table(box=box.SIMPLE_HEAD, pad_edge=False)
     for head in rows[0]:
         numeric = all(_is_number(row[head]) or row[head] is None for row in rows)
-        grid.add_column(head, justify="right" if numeric else "left", overflow="fold")
+        justify: Literal["left", "right"] = "right" if numeric else "left"
+        grid.add_column(Text(head), justify=justify, overflow="fold")
     for row in rows:
-        grid.add_row(*(_words(value) for value in row.values()))
+        # As text: a model's or a file's name may look like markup.
+        grid.add_row(*(Text(_words(value)) for value in row.values()))
     console.print(grid)
 
 
@@ -150,3 +159,91 @@ def possible(answer: Mapping[str, Any], *, unit: str) -> None:
         print(f"unstated: {note}")
     for note in answer["warnings"]:
         print(f"warning: {note}")
+
+
+def results(answer: Mapping[str, Any]) -> None:
+    """Print the answer of ``assay read``: one table, a column a run, and what is wrong.
+
+    Parameters
+    ----------
+    answer : mapping
+        As ``bench.results.reader.answer`` returns it.
+    """
+    runs = answer["rows"]
+    names = [file["file"] for file in answer["files"]]
+    several = len(names) > 1
+    for start in range(0, len(runs), _ABREAST):
+        part = runs[start : start + _ABREAST]
+        lines: list[dict[str, object]] = []
+        for column in answer["columns"]:
+            values = [run.get(column["name"]) for run in part]
+            if all(value is None for value in values):
+                continue
+            latency = column["unit"] == "s" and column["per"] != "run"
+            unit, factor = ("ms", 1e3) if latency else (column["unit"], 1)
+            line: dict[str, object] = {
+                "figure": column["name"].replace("_", " "),
+                "unit": unit or "",
+                "counts": column["counting"] or "",
+                "of one": "" if column["per"] == "run" else column["per"],
+            }
+            for run, value in zip(part, values, strict=True):
+                file = f"{names.index(run['file']) + 1}: " if several else ""
+                scaled = value * factor if _is_number(value) else value
+                line[f"{file}run {run['run']}"] = scaled
+            lines.append(line)
+        table(lines)
+    unread = {file["file"] for file in answer["files"] if file["format"] is None}
+    for number, file in enumerate(answer["files"], start=1):
+        if file["file"] in unread:
+            continue  # one sentence on standard error says why
+        state = "usable" if file["usable"] else "NOT USABLE"
+        print(f"{f'{number}: ' if several else ''}{file['file']}: {file['format']}, {state}")
+    for problem in answer["problems"]:
+        if problem["file"] in unread:
+            continue
+        place = f"{names.index(problem['file']) + 1}: " if several else ""
+        run = f"{problem['run']}: " if problem["run"] else ""
+        print(f"{problem['severity']} {problem['rule']}: {place}{run}{problem['message']}")
+    for text in dict.fromkeys(note["note"] for note in answer["notes"]):
+        columns = dict.fromkeys(n["column"] for n in answer["notes"] if n["note"] == text)
+        print(f"note: {', '.join(c.replace('_', ' ') for c in columns)}: {text}")
+
+
+def comparisons(found: Sequence[Comparison]) -> None:
+    """Print the answer of ``assay compare``: the verdict first, then why, then the figures.
+
+    Parameters
+    ----------
+    found : sequence of Comparison
+        As ``bench.comparison.compare`` returns them.
+    """
+    for comparison in found:
+        name = f"{comparison.name}: " if comparison.name else ""
+        print(f"{name}{comparison.verdict}")
+        for reason in comparison.reasons:
+            print(f"  {reason}")
+        table(
+            [
+                {
+                    "figure": change.name,
+                    "better": change.as_dict()["better"],
+                    "change": change.percent,
+                    "90 % interval of after ÷ before": _interval(change.low, change.high),
+                    "says": change.says if change.certified else "not certified",
+                }
+                for change in comparison.changes
+            ]
+        )
+        differing = [c for c in comparison.conditions if c["status"] != "same"]
+        if differing:
+            words = ", ".join(
+                f"{c['condition'].replace('_', ' ')} {c['status']}" for c in differing
+            )
+            print(f"  conditions: {words}")
+
+
+def _interval(low: float | None, high: float | None) -> str:
+    if low is None or high is None:
+        return "one run a side"
+    return f"{units.number(low, digits=3)} to {units.number(high, digits=3)}"

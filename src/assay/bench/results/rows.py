@@ -172,8 +172,8 @@ def _gaps(run: Run, rows: Rows) -> bool:
     if had.any() and same.sum() > _MOST * had.sum():
         run.log.add(
             "itl.contains-ttft",
-            f"in {int(same.sum()):,} of {len(rows):,} requests there are as many gaps as tokens and "
-            "the first is the TTFT; it is left out of ITL",
+            f"in {int(same.sum()):,} of {len(rows):,} requests there are as many gaps as tokens "
+            "and the first is the TTFT; it is left out of ITL",
         )
         rows.gaps = [g[1:] if hit else g for g, hit in zip(rows.gaps, same, strict=True)]
         sizes = sizes - same

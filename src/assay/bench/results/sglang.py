@@ -14,7 +14,7 @@ from assay.bench.results import vllm
 from assay.bench.results.fields import Fields
 from assay.bench.results.table import Run
 
-__all__ = ["is_batch", "is_offline", "is_serving", "one_batch", "offline", "serving"]
+__all__ = ["is_batch", "is_offline", "is_serving", "offline", "one_batch", "serving"]
 
 _OWN = {"total_output_tokens_retokenized", "mean_e2e_latency_ms", "sharegpt_output_len"}
 

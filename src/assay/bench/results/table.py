@@ -8,6 +8,7 @@ deployment and one per GPU. Does not own reading or checking.
 
 from __future__ import annotations
 
+import functools
 import math
 import re
 from collections.abc import Iterable, Mapping, Sequence
@@ -15,6 +16,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from assay.bench.results.problems import Log
+from assay.ledger import stats
 
 __all__ = [
     "FACTS",
@@ -126,41 +128,11 @@ FACTS: dict[str, tuple[str, str]] = {
     "cached_tokens": ("tok", "input served by a prefix cache"),
     "input_per_request": ("tok", "mean"),
     "output_per_request": ("tok", "mean"),
+    "external_hit_tokens": ("tok", "input served from outside the device's own cache"),
 }
 
 #: Order of statistics in a table.
 _ORDER = ("mean", "rate", "std", "min", "p50", "p75", "p90", "p95", "p99", "max")
-#: Chance that the extremes of a sample do not enclose a percentile [1]. The floors of the field
-#: table (p50 11, p90 64, p95 130, p99 662) all follow from it.
-_MISS = 0.0013
-
-
-def floor(percent: float) -> int:
-    """Return the least sample that certifies a percentile.
-
-    Parameters
-    ----------
-    percent : float
-        Between 0 and 100.
-
-    Notes
-    -----
-    The least n with ``q**n + (1 - q)**n`` at most 0.13 %: beyond it the smallest and the largest
-    of n values enclose the q-quantile, whatever the distribution (order statistics; David and
-    Nagaraja, Order Statistics, 3rd ed., section 7.1).
-
-    Examples
-    --------
-    >>> [floor(p) for p in (50, 90, 95, 99)]
-    [11, 64, 130, 662]
-    """
-    q = max(percent, 100 - percent) / 100
-    if q >= 1:
-        return 0  # a minimum or a maximum describes its sample, however small
-    n = max(1, math.floor(math.log(_MISS) / math.log(q)))
-    while q**n + (1 - q) ** n > _MISS:
-        n += 1
-    return n
 
 
 def certified(statistic: str, samples: int | None) -> bool:
@@ -171,8 +143,21 @@ def certified(statistic: str, samples: int | None) -> bool:
     >>> certified("p99", 661), certified("p99", 662), certified("mean", None)
     (False, True, True)
     """
+    needed = floor(statistic)
+    return needed == 0 or (samples is not None and samples >= needed)
+
+
+@functools.cache
+def floor(statistic: str) -> int:
+    """Return the fewest requests that certify a statistic; 0 for what is no percentile.
+
+    Examples
+    --------
+    >>> floor("p99"), floor("max")
+    (662, 0)
+    """
     percent = _percent(statistic)
-    return percent is None or (samples is not None and samples >= floor(percent))
+    return stats.percentile_floor(percent / 100) if percent else 0
 
 
 def _percent(statistic: str) -> float | None:
@@ -314,10 +299,8 @@ def uncertified(run: Run) -> list[tuple[str, str]]:
 
 
 def _short(figure: Figure) -> str:
-    percent = _percent(figure.statistic)
-    needed = floor(percent) if percent is not None else 0
     given = "an unstated number" if figure.samples is None else f"{figure.samples:,}"
-    return f"{figure.statistic} needs {needed:,} requests; there are {given}"
+    return f"{figure.statistic} needs {floor(figure.statistic):,} requests; there are {given}"
 
 
 def _sorted(figures: Iterable[Figure]) -> list[Figure]:

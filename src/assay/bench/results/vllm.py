@@ -94,6 +94,7 @@ def _facts(run: Run, fields: Fields) -> None:
         input_tokens=fields.count("total_input_tokens"),
         output_tokens=fields.count("total_output_tokens"),
         cached_tokens=fields.count("cached_tokens", "total_cached_tokens"),
+        external_hit_tokens=fields.count("external_hit_tokens"),
         concurrency=fields.count("max_concurrency"),
         asked_rate=_asked_rate(fields),
         seed=_seed(fields),
@@ -265,7 +266,7 @@ def _agree(run: Run, size: int, kept: int, outputs: Array, inputs: Array) -> Non
     if completed is not None and kept != completed:
         run.log.add(
             "rows.disagree",
-            f"{completed:,} requests are stated to have completed and {kept:,} of {size:,} rows did",
+            f"{completed:,} requests are said to have completed and {kept:,} of {size:,} rows did",
         )
         facts["completed"] = kept
         facts["failed"] = size - kept
