@@ -479,3 +479,34 @@ def compare(
         from assay.press import terminal
 
         terminal.comparisons(found)
+
+
+@app.command()
+def reasoning(
+    on: Annotated[Path, typer.Argument(help="Records with reasoning on, or of both arms.")],
+    off: Annotated[Path | None, typer.Argument(help="Records with reasoning off.")] = None,
+    price: Annotated[
+        float | None, typer.Option(min=0, help="USD per million output tokens.")
+    ] = None,
+    prompt_price: Annotated[float, typer.Option(min=0, help="USD per million input tokens.")] = 0.0,
+    level: Annotated[float, typer.Option(help="Nominal coverage of the intervals.")] = 0.95,
+    margin: Annotated[
+        float, typer.Option(help="A difference in accuracy within this share is none.")
+    ] = 0.02,
+    json: Json = False,
+) -> None:
+    """Say what reasoning costs and buys, from one record per question and arm."""
+    from assay.bench import contrast
+    from assay.bench import reasoning as bench
+
+    if prompt_price and price is None:
+        raise InputError("needs --price as well", where="--prompt-price", fix="give both prices")
+    prices = None if price is None else contrast.Prices(output=price, prompt=prompt_price)
+    arms = bench.load(on, off)
+    answer = bench.compare(*arms, level=level, margin=margin, prices=prices)
+    if json:
+        _emit(answer)
+    else:
+        from assay.press import terminal
+
+        terminal.reasoning(answer)

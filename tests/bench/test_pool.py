@@ -94,9 +94,17 @@ def test_an_engine_that_takes_too_long_is_ended_with_its_children(folder: Path) 
 @pytest.mark.engine
 @needs_engine
 def test_an_engine_that_cannot_start_says_why_in_a_sentence(tmp_path: Path) -> None:
-    (tmp_path / "config.json").write_text("{}")
+    # No weights and no tokenizer: a configuration alone is not a model.
+    store.write(tmp_path / "config.json", store.json_text(checkpoint.SMALL.config()))
     with pytest.raises(RunError, match="the engine did not start"):
         pool.measure(tmp_path, seconds=120)
+
+
+@pytest.mark.engine
+@needs_engine
+def test_a_model_with_windows_is_refused_before_an_engine_is_started() -> None:
+    with pytest.raises(InputError, match="do not all keep every token"):
+        pool.measure("gpt-oss-20b", seconds=1)
 
 
 def test_without_the_engine_a_pool_cannot_be_measured(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -16,7 +16,7 @@ from assay.bench import oracle
 from assay.ledger import store
 from assay.physics import calculators, kv
 
-__all__ = ["DOCUMENTED", "Row", "compare", "configs", "table"]
+__all__ = ["DOCUMENTED", "Row", "committed", "compare", "configs", "summary", "table"]
 
 Config = Mapping[str, object]
 
@@ -147,6 +147,48 @@ def _row(name: str, config: Config, ours: kv.Report, theirs: oracle.Specs | orac
         theirs.engine,
         theirs.version,
     )
+
+
+def committed() -> list[Row]:
+    """Return the committed comparison, ``data/published/kv_calculators.csv``, as rows."""
+    numbers = {f.name for f in dataclasses.fields(Row) if f.type == "int | None"}
+    return [
+        Row(**{k: (int(v) if v else None) if k in numbers else v for k, v in cells.items()})  # type: ignore[arg-type]
+        for cells in store.published("kv_calculators")
+    ]
+
+
+def summary() -> list[dict[str, object]]:
+    """Return, for each way to count, how many committed configurations it has right.
+
+    Returns
+    -------
+    list of dict
+        ``counted by``, ``right``, ``wrong`` and ``no answer``, against the oracle's figure for all
+        layers; a difference with a documented reason on the engine's side is named as such.
+    """
+    rows = [row for row in committed() if row.oracle is not None]
+    ours = [row.verdict in ("agree", "bound") for row in rows]
+    known = sum(row.verdict == "documented" for row in rows)
+    found: list[dict[str, object]] = [
+        {
+            "counted by": f"assay kv ({known} more differ for a documented reason)",
+            "right": sum(ours),
+            "wrong": len(rows) - sum(ours) - known,
+            "no answer": 0,
+        }
+    ]
+    for name, title in (("lmcache", "LMCache's formula of issue 688"), ("gpu_poor", "GPU_poor")):
+        right = [row.right(name) for row in rows]
+        found.append(
+            {
+                "counted by": title,
+                "right": right.count(True),
+                "wrong": right.count(False),
+                "no answer": right.count(None),
+            }
+        )
+    return found
 
 
 def configs() -> list[tuple[str, str, Config]]:

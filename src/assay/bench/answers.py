@@ -14,6 +14,7 @@ the answer; and the same text under two names is one text.
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -28,11 +29,8 @@ __all__ = ["Answer", "Arm", "parse", "read"]
 
 Arm = Literal["on", "off"]
 
-_ARMS: dict[str, Arm] = {
-    **dict.fromkeys(("on", "true", "think", "thinking", "reasoning", "enabled", "cot"), "on"),
-    **dict.fromkeys(("off", "false", "no_think", "nothink", "non_thinking", "nothinking"), "off"),
-    **dict.fromkeys(("no_reasoning", "non_reasoning", "direct", "disabled", "none"), "off"),
-}
+_ON = re.compile(r"on|true|enabled|think(ing)?|reasoning|cot")
+_OFF = re.compile(r"off|false|disabled|direct|none|(no|non|without)_?(think(ing)?|reasoning|cot)")
 _CUT = frozenset({"length", "max_tokens", "max_output_tokens", "max_completion_tokens"})
 _SETUP = (
     *("model", "engine", "temperature", "top_p", "top_k", "min_p"),
@@ -138,8 +136,10 @@ class Answer:
 
     @property
     def censored(self) -> bool:
-        """Whether the grade is not the model's: cut, empty, failed or of another mode."""
-        return self.truncated or self.empty or self.fallback or self.failed
+        """Whether the grade is not the model's: cut short of it, empty, failed, of another mode."""
+        if self.fallback or self.failed:
+            return True
+        return self.correct is not True and (self.truncated or self.empty)
 
     @property
     def reasoned(self) -> bool | None:
@@ -382,8 +382,10 @@ class _Fields:
 
 def _arm(fields: _Fields) -> Arm | None:
     said = fields.name("arm", "mode").lower().replace("-", "_").replace(" ", "_")
-    if said in _ARMS:
-        return _ARMS[said]
+    if _ON.fullmatch(said):
+        return "on"
+    if _OFF.fullmatch(said):
+        return "off"
     if said and fields.has("arm"):
         raise InputError(
             f"the arm '{said[:40]}' is not known",

@@ -18,7 +18,7 @@ from typing import Any, Literal
 
 from assay.bench.answers import Answer
 
-__all__ = ["OUTCOMES", "TOLERATED", "Problem", "problems", "summary"]
+__all__ = ["OUTCOMES", "TOLERATED", "Problem", "problems", "summary", "valid"]
 
 # Share of an arm that may be censored, or of the other mode, before it is no longer that arm.
 TOLERATED = 0.05
@@ -30,7 +30,7 @@ _UNEVEN = 8
 
 Severity = Literal["error", "warning", "note"]
 
-# What an error of each rule makes of the comparison.
+# What an error of each rule makes of the comparison, the gravest first.
 OUTCOMES = {
     "flag-ignored": "not-exercised",
     "silent-fallback": "not-exercised",
@@ -96,8 +96,20 @@ def problems(on: Sequence[Answer], off: Sequence[Answer]) -> list[Problem]:
             found.append(Problem("one-arm", "error", arm, f"there is no {arm} arm to compare with"))
     if on and off:
         found += _between(on, off)
-    order = ("error", "warning", "note")
-    return sorted(found, key=lambda p: order.index(p.severity))
+    severities = ("error", "warning", "note")
+    outcomes = list(OUTCOMES)  # the rule that decides comes first
+    return sorted(
+        found,
+        key=lambda p: (
+            severities.index(p.severity),
+            outcomes.index(p.rule) if p.rule in outcomes else len(outcomes),
+        ),
+    )
+
+
+def valid(arm: str, found: Iterable[Problem]) -> bool:
+    """Say whether an arm has no error of its own."""
+    return not any(p.arm == arm and p.severity == "error" for p in found)
 
 
 def _graded(share: float) -> Severity:

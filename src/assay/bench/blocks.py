@@ -11,11 +11,42 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Sequence
 
-from assay.bench import manager
+from assay.bench import manager, private
 from assay.errors import InputError
+from assay.ledger import records
 from assay.physics.paging import Shares
 
-__all__ = ["replay"]
+__all__ = ["provenance", "replay"]
+
+
+def provenance() -> records.Provenance:
+    """Return which block manager was asked, for evidence that an engine derives.
+
+    Returns
+    -------
+    Provenance
+        Without device, commit or times: the same manager gives the same shares on every machine
+        at any time, and so the same evidence file.
+
+    Raises
+    ------
+    InputError
+        When vLLM is not installed or of an unknown version.
+    """
+    private.quiet()
+    _, version = private.version() or ("", "")
+    return records.Provenance(
+        device="none: block manager alone, without model and memory",
+        driver=None,
+        clocks=None,
+        engine="vllm",
+        engine_version=version.partition("+")[0],  # a local suffix names the build, not the code
+        flags=("enable_caching=False",),
+        packages={},
+        commit="none: deterministic",
+        started="none: deterministic",
+        ended="none: deterministic",
+    )
 
 
 def replay(

@@ -137,7 +137,9 @@ class Load:
     def asked(self) -> tuple[int | None, int | None]:
         """Input and output tokens of one request, where the dataset has fixed lengths [tok]."""
         if self.dataset == "random" and not any("range-ratio" in name for name in self.options):
-            return self.input_tokens + self.shared_tokens, self.output_tokens
+            # A chat template adds tokens that only the server knows.
+            inputs = None if self.chat else self.input_tokens + self.shared_tokens
+            return inputs, self.output_tokens
         return None, None
 
     def warm(self) -> Load:

@@ -49,7 +49,11 @@ def compare(path: Path) -> list[Comparison]:
     content, _ = store.read_yaml(path)
     pairs = content.get("pairs") if isinstance(content, dict) else None
     if not isinstance(pairs, list) or not all(isinstance(pair, dict) for pair in pairs):
-        raise InputError("has no list 'pairs'", where=str(path), fix="see the documented form")
+        raise InputError(
+            "has no list 'pairs'",
+            where=str(path),
+            fix="write pairs: [{id: one, baseline: {ttft_ms: 5}, offload: {ttft_ms: 4}}]",
+        )
     return [_pair(pair) for pair in pairs]
 
 

@@ -24,9 +24,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from assay.bench import manager, private
+from assay.bench import hub, manager, private
 from assay.errors import InputError, RunError
-from assay.ledger import store
 from assay.physics import kv
 
 __all__ = ["Pool", "Step", "measure"]
@@ -111,7 +110,7 @@ class Pool:
 
 
 def measure(
-    checkpoint: Path,
+    checkpoint: Path | str,
     *,
     memory: int = 64 * 2**20,
     longest: int = 2048,
@@ -124,8 +123,8 @@ def measure(
 
     Parameters
     ----------
-    checkpoint : Path
-        Folder of a model; on a GPU a model id works too.
+    checkpoint : Path or str
+        Folder of a model, or the id of one that is in the hub's cache already.
     memory : int
         KV memory the engine may use on each device [B].
     longest : int
@@ -147,7 +146,8 @@ def measure(
     Raises
     ------
     InputError
-        When vLLM is not installed or of an unknown version.
+        When vLLM is not installed or of an unknown version, or the model has windows or states:
+        their groups of layers share blocks, so blocks times bytes per token is not their pool.
     RunError
         When the engine does not start, or not in time.
 
@@ -159,6 +159,16 @@ def measure(
     why = private.absent()
     if why:
         raise InputError(why, fix="install the extra 'cpu', or 'gpu' on an NVIDIA machine")
+    formula = kv.report(
+        hub.config(str(checkpoint)), kv_dtype=None if kv_dtype == "auto" else kv_dtype
+    )
+    each = formula.all_layers_bytes_per_token
+    if each is None or formula.bounded_bytes_per_sequence:
+        raise InputError(
+            formula.reason or "its layers do not all keep every token",
+            where=str(checkpoint),
+            fix="choose a model with full attention in every layer",
+        )
     asked: dict[str, Any] = {
         "checkpoint": str(checkpoint),
         "memory": memory,
@@ -169,11 +179,6 @@ def measure(
     }
     started = _now()
     found = _in_a_process(asked, seconds)
-    config = store.read_json(Path(checkpoint) / "config.json")
-    formula = kv.report(config, kv_dtype=None if kv_dtype == "auto" else kv_dtype)
-    each = formula.all_layers_bytes_per_token
-    if each is None:
-        raise InputError(formula.reason, where=str(checkpoint))
     slots = found["blocks"] * found["block_size"]
     engine, version = private.version() or ("", "")
     return Pool(

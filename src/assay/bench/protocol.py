@@ -383,7 +383,7 @@ def _one(load: Load, running: server.Server, drive: Drive, seed: int) -> tuple[O
 
     outcome = drive.run(load, running, seed=seed, on_window=on_window)
     running.check()
-    after = running.counts()
+    after = running.counts(settled=True)
     gained = None if before is None or after is None else after.since(before)
     return outcome, _Seen(watched[-1], gained, running.log_since(size))
 

@@ -1,7 +1,7 @@
 """Reasoning: what turning reasoning on costs and what it buys, on the same questions.
 
-Owns the comparison of two arms and its verdict. Does not own reading records (``answers``) or the
-checks that come first (``arms``).
+Owns loading two arms, their comparison and its verdict. Does not own reading records
+(``answers``), the checks that come first (``arms``) or the numbers (``contrast``).
 
 Every ratio is *on over off*, over the questions both arms answered. "Throughput" is three rates:
 output tokens per second, requests per second, correct answers per second. They are tied by
@@ -19,25 +19,22 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from assay.bench import answers as records
-from assay.bench import arms
+from assay.bench import arms, contrast
 from assay.bench.answers import Answer
-from assay.bench.arms import Problem
+from assay.bench.contrast import Pairs, Prices, Settings
 from assay.errors import InputError
 from assay.ledger import paired, stats
-from assay.ledger.stats import Interval
 
-__all__ = ["MARGIN", "Prices", "compare", "load"]
+__all__ = ["MARGIN", "compare", "load"]
 
-# A difference in accuracy within this is called none: 2 percentage points, about what two runs of
-# one model differ by on a benchmark of a few hundred questions.
+# A difference in accuracy within this is called none [1].
 MARGIN = 0.02
-# The same for tokens per answer.
+# Tokens per answer within this factor either way are called the same [1].
 _SAME_COST = 1.05
 # Errors in the order in which they take the verdict.
 _ORDER = ("not-exercised", "not-comparable", "censored", "insufficient")
@@ -49,8 +46,8 @@ def load(on: Path, off: Path | None = None) -> tuple[list[Answer], list[Answer]]
     Parameters
     ----------
     on, off : Path
-        Files of records. A record that names its arm is sorted by that, others by their file.
-        Without ``off``, or with the same file twice, every record must name its arm.
+        Files of records. A record that names its arm belongs to that arm, any other to the arm of
+        its file. Without ``off``, or with the same file twice, every record must name its arm.
 
     Returns
     -------
@@ -62,7 +59,7 @@ def load(on: Path, off: Path | None = None) -> tuple[list[Answer], list[Answer]]
     InputError
         When a file cannot be read, or an unnamed record could be of either arm.
     """
-    if off is None or off == on or (off.exists() and on.exists() and off.samefile(on)):
+    if off is None or (on.exists() and off.exists() and off.samefile(on)):
         found = records.read(on)
         if any(a.arm is None for a in found):
             raise InputError(
@@ -72,10 +69,11 @@ def load(on: Path, off: Path | None = None) -> tuple[list[Answer], list[Answer]]
             )
         return [a for a in found if a.arm == "on"], [a for a in found if a.arm == "off"]
     first, second = records.read(on, arm="on"), records.read(off, arm="off")
-    own = [a for a in first if a.arm == "on"], [a for a in second if a.arm == "off"]
-    other = [a for a in second if a.arm == "on"], [a for a in first if a.arm == "off"]
     # Labels decide: files given the other way round are no harm.
-    return own[0] or other[0], own[1] or other[1]
+    return (
+        [a for a in first if a.arm == "on"] or [a for a in second if a.arm == "on"],
+        [a for a in second if a.arm == "off"] or [a for a in first if a.arm == "off"],
+    )
 
 
 def compare(
@@ -92,7 +90,7 @@ def compare(
     Parameters
     ----------
     on, off : sequence of Answer
-        Records of the arms; one may be empty, and then only its checks are reported.
+        Records of the arms; one may be empty, and then only the other's checks are reported.
     level : float
         Nominal coverage of every interval [1].
     margin : float
@@ -105,9 +103,9 @@ def compare(
     Returns
     -------
     dict
-        ``verdict``, ``reasons`` (sentences), ``problems``, ``arms``, ``pairs``, ``accuracy``,
-        ``ratios``, ``identity`` and ``bounds``. Numbers that a failed check makes worthless are
-        left out: None.
+        ``verdict``, ``reasons`` (sentences that begin with a rule), ``problems``, ``arms``,
+        ``pairs``, ``accuracy``, ``ratios``, ``rates``, ``identity`` and ``bounds``. What a failed
+        check makes worthless is None.
 
     Raises
     ------
@@ -120,55 +118,58 @@ def compare(
     >>> compare(rows, [])["verdict"]
     'insufficient'
     """
-    if not 0 < level < 1 or not 0 <= margin < 1:
+    if not 0 < level < 1 or not 0 < margin < 1:
         raise InputError(
             f"a level of {level} and a margin of {margin} are not shares",
             fix="write for example 0.95 and 0.02",
         )
+    settings = Settings(level, margin, seed, prices)
     problems = arms.problems(on, off)
-    failed = [arms.OUTCOMES[p.rule] for p in problems if p.severity == "error"]
-    blocked = next((word for word in _ORDER if word in failed), None)
-    pairs = Pairs.of(on, off, prices)
-    settings = Settings(level, margin, seed)
-    accuracy = ratios = identity = bounds = None
+    failed = {arms.OUTCOMES[p.rule] for p in problems if p.severity == "error"}
+    verdict = next((word for word in _ORDER if word in failed), None)
     reasons = [f"{p.rule}: {p.message}" for p in problems if p.severity != "note"]
-    if pairs.questions and blocked not in ("not-exercised", "not-comparable"):
-        if blocked != "censored":
-            accuracy = _accuracy(pairs, settings)
-            ratios = _ratios(pairs, on, off, settings)
-            identity = _identity(ratios)
-        if blocked == "censored" or any(a.censored for a in (*on, *off)):
-            bounds = _bounds(pairs)
-            reasons += _bounded(bounds) if blocked == "censored" else []
-    verdict = blocked
-    if verdict is None and ratios is not None:
-        verdict, because = _verdict(accuracy, ratios, pairs, settings)
+    pairs = Pairs.of(on, off)
+    found: dict[str, Any] = dict.fromkeys(("accuracy", "ratios", "rates", "identity", "bounds"))
+    if verdict == "censored" and pairs.questions:
+        found["bounds"] = contrast.bounds(pairs)
+        reasons += _bounded(found["bounds"])
+    elif verdict is None:
+        found["accuracy"] = contrast.accuracy(pairs, settings)
+        found["ratios"] = contrast.ratios(pairs, on, off, settings)
+        found["rates"] = contrast.rates(on, off, settings)
+        found["identity"] = contrast.identity(found["ratios"])
+        verdict, because = _verdict(found["accuracy"], found["ratios"], pairs, settings)
         reasons += because
     return {
         "schema": 1,
-        "verdict": verdict or "insufficient",
+        "verdict": verdict,
         "reasons": reasons,
         "problems": [dataclasses.asdict(p) for p in problems],
         "arms": {
-            name: {**arms.summary(rows), "valid": _valid(name, problems)} if rows else None
+            name: {**arms.summary(rows), "valid": arms.valid(name, problems)} if rows else None
             for name, rows in (("on", on), ("off", off))
         },
         "pairs": {
             "questions": len(pairs.questions),
-            "only_on": len({a.question for a in on} - set(pairs.questions)),
-            "only_off": len({a.question for a in off} - set(pairs.questions)),
+            "only_on": len(pairs.on.keys() - pairs.off.keys()),
+            "only_off": len(pairs.off.keys() - pairs.on.keys()),
         },
-        "accuracy": accuracy,
-        "ratios": ratios,
-        "identity": identity,
-        "bounds": bounds,
+        **found,
         "level": level,
         "margin": margin,
     }
 
 
-def _valid(arm: str, problems: Iterable[Problem]) -> bool:
-    return not any(p.arm == arm and p.severity == "error" for p in problems)
+def _bounded(bounds: Mapping[str, Any]) -> list[str]:
+    low, high = bounds["accuracy_difference"]
+    found = [f"bound: accuracy changes by {_points(low)} to {_points(high)}, and no more is known"]
+    for word, ratio in (bounds["output_tokens_per_answer"] or {}).items():
+        found.append(f"bound: {word.replace('_', ' ')} {ratio:.3g}x the output tokens per answer")
+    return found
+
+
+def _points(share: float) -> str:
+    return f"{100 * share:+.1f} pp"
 
 
 # -- verdict --------------------------------------------------------------------------------------
@@ -187,69 +188,59 @@ def _verdict(
             f"few-questions: {n} questions are in both arms, and {paired.PAIRS} are needed"
         ]
     cost = ratios["output_tokens_per_answer"]
-    if accuracy is None or cost is None or cost["low"] is None:
-        missing = "grades" if accuracy is None else "output tokens"
-        return "insufficient", [f"unknown: not every common question has {missing}"]
+    reasons = []
+    if cost is None or cost["low"] is None:
+        reasons.append("unknown: not every common question has its output tokens")
+    else:
+        reasons.append(f"cost: {_times(cost)} the output tokens per answer")
+    if accuracy is None:
+        reasons.append("unknown: no common question is graded in both arms")
+        return "insufficient", reasons
     gain, spoken = _position(accuracy, settings)
-    dearer = _dearer(cost)
-    reasons = [
-        spoken,
-        f"cost: {cost['value']:.3g}x the output tokens per answer "
-        f"({cost['low']:.3g} to {cost['high']:.3g})",
-    ]
-    if (rate := ratios["correct_per_s"]) is not None:
-        reasons.append(
-            f"rate: {rate['value']:.3g}x the correct answers per second "
-            f"({rate['low']:.3g} to {rate['high']:.3g})"
-        )
+    reasons.append(spoken)
+    rate = ratios["correct_per_s"]
+    if rate is not None and rate["low"] is not None:
+        reasons.append(f"rate: {_times(rate)} the correct answers per second")
     if accuracy["censored"]:
         reasons.append(
             f"censored: {accuracy['censored']} answers are taken as right and as wrong, and the "
-            "interval covers both"
+            "interval of accuracy covers both"
         )
+    dearer = None if cost is None or cost["low"] is None else _dearer(cost)
     if gain is None or dearer is None:
         return "insufficient", reasons
-    votes = {gain, -dearer} - {0}
-    if votes == {1, -1}:
+    better, worse = gain > 0 or dearer < 0, gain < 0 or dearer > 0
+    if better and worse:
         return "mixed", reasons
-    return {frozenset(): "no-difference", frozenset({1}): "better"}.get(
-        frozenset(votes), "worse"
-    ), reasons
+    return "better" if better else "worse" if worse else "no-difference", reasons
+
+
+def _times(ratio: Mapping[str, Any]) -> str:
+    return f"{ratio['value']:.3g}x ({ratio['low']:.3g} to {ratio['high']:.3g})"
 
 
 def _position(accuracy: Mapping[str, Any], settings: Settings) -> tuple[int | None, str]:
     """Say whether accuracy rises, falls, stays within the margin, or is not resolved."""
-    low, high = accuracy["low"], accuracy["high"]
+    low, high, margin = accuracy["low"], accuracy["high"], settings.margin
     words = f"{_points(accuracy['difference'])} ({_points(low)} to {_points(high)})"
-    if -settings.margin <= low and high <= settings.margin:
-        return 0, f"accuracy: the same within {_points(settings.margin)[1:]}: {words}"
+    if -margin <= low and high <= margin:
+        return 0, f"accuracy: the same within {100 * margin:g} pp: {words}"
     if low > 0:
         return 1, f"accuracy: higher with reasoning: {words}"
     if high < 0:
         return -1, f"accuracy: lower with reasoning: {words}"
-    half = (high - low) / 2
-    needed = math.ceil(accuracy["questions"] * (half / max(settings.margin, 1e-3)) ** 2)
+    # The width falls with the root of the number of questions.
+    needed = math.ceil(accuracy["questions"] * ((high - low) / 2 / margin) ** 2)
     return None, (
-        f"unresolved: accuracy changes by {words}, which includes none; about {needed:,} "
-        f"questions would narrow it to ±{100 * max(settings.margin, 1e-3):.3g} pp"
+        f"unresolved: accuracy changes by {words}, which includes no change; about {needed:,} "
+        f"questions would narrow it to ±{100 * margin:g} pp"
     )
 
 
 def _dearer(cost: Mapping[str, Any]) -> int | None:
-    if 1 / _SAME_COST <= cost["low"] and cost["high"] <= _SAME_COST:
+    """Say whether an answer takes more tokens, fewer, as many, or that is not resolved."""
+    if cost["low"] >= 1 / _SAME_COST and cost["high"] <= _SAME_COST:
         return 0
     if cost["low"] > 1:
         return 1
     return -1 if cost["high"] < 1 else None
-
-
-def _bounded(bounds: Mapping[str, Any]) -> list[str]:
-    low, high = bounds["accuracy_difference"]
-    found = [f"bound: accuracy changes by {_points(low)} to {_points(high)}, and no more is known"]
-    for word, ratio in (bounds["output_tokens_per_answer"] or {}).items():
-        found.append(f"bound: {word.replace('_', ' ')} {ratio:.3g}x the output tokens per answer")
-    return found
-
-
-def _points(share: float) -> str:
-    return f"{100 * share:+.1f} pp"

@@ -253,7 +253,10 @@ def _count(asked: dict[str, Any]) -> int:
         return len(prompt.split())
     if isinstance(prompt, list):
         return len(prompt)
-    return sum(len(str(part.get("content", "")).split()) for part in asked.get("messages", []))
+    said = [message.get("content", "") for message in asked.get("messages", [])]
+    parts = [part for each in said for part in (each if isinstance(each, list) else [each])]
+    texts = [part.get("text", "") if isinstance(part, dict) else str(part) for part in parts]
+    return sum(len(text.split()) for text in texts)
 
 
 def _event(writer: asyncio.StreamWriter, content: dict[str, Any]) -> None:

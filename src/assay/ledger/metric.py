@@ -163,6 +163,13 @@ METRICS: dict[str, Metric] = _table(
         "closed form",
     ),
     (
+        "allocation_ratio",
+        "KV bytes allocated ÷ bytes of the closed form",
+        "x",
+        "bytes of the engine's KV tensors ÷ (blocks · tokens a block · bytes per token)",
+        "engine's tensors, added up from their storage",
+    ),
+    (
         "kv_waste",
         "share of reserved KV memory that holds no token",
         "%",

@@ -107,10 +107,10 @@ def ratio_of_means(
     )
     table = np.stack([column / column.mean() for column in columns], axis=1)
     weights = np.asarray(signs)
-    error = _error(np.ones((1, n)), table, weights)[0]
     method = f"paired studentised bootstrap, {resamples} resamples, seed {seed}"
     if n < PAIRS:
         return Interval(value, math.nan, math.nan, level, n, f"none: under {PAIRS} questions")
+    error = float(_error(np.ones((1, n)), table, weights)[0])
     if error < 1e-12:  # every question has the same ratio
         return Interval(value, value, value, level, n, method)
     random = np.random.default_rng(seed)
@@ -118,7 +118,8 @@ def ratio_of_means(
     rows = max(1, _CHUNK // n)
     for start in range(0, resamples, rows):
         size = min(rows, resamples - start)
-        picks = random.multinomial(n, np.full(n, 1 / n), size=size).astype(np.float64)
+        places = random.integers(0, n, (size, n)) + n * np.arange(size)[:, None]
+        picks = np.bincount(places.ravel(), minlength=size * n).reshape(size, n).astype(np.float64)
         with np.errstate(divide="ignore", invalid="ignore"):
             shifts = np.log(picks @ table / n) @ weights
             drawn.append(shifts / _error(picks, table, weights))

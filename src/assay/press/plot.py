@@ -40,6 +40,7 @@ __all__ = [
     "readings",
     "roofline",
     "save",
+    "scatter",
     "scoreboard",
     "sensitivity",
     "strip",
@@ -377,6 +378,97 @@ def sweep(
     axes.set_ylabel(_label(metric, display, width=34))
     axes.margins(x=0.14)
     return axes
+
+
+def scatter(
+    points: Sequence[Mapping[str, Any]],
+    *,
+    x_label: str,
+    metric: str,
+    display: str = "",
+    log_x: bool = False,
+) -> Axes:
+    """Draw one quantity against another, with intervals; what lacks one of them lies at the edge.
+
+    Parameters
+    ----------
+    points : sequence of mapping
+        ``x`` and ``y`` [as the axes say], either ``None`` when unknown: such a point becomes a
+        tick at the edge of the axis that it has. Optional ``label``, ``x_low``, ``x_high``,
+        ``y_low``, ``y_high`` and ``kind`` (``published``, ``evidence`` or ``claim``).
+    x_label : str
+        Lower-case quantity with its unit in brackets.
+    metric, display : str
+        Name the vertical axis.
+    log_x : bool
+        Logarithmic horizontal axis, for ratios.
+
+    Returns
+    -------
+    Axes
+        The figure's axes; a line at no change where the vertical axis spans it.
+    """
+    axes = _axes(3.9)
+    axes.grid(axis="both")
+    if log_x:
+        axes.set_xscale("log")
+    both = [p for p in points if p["x"] is not None and p["y"] is not None]
+    for point in both:
+        _cross(axes, point)
+        if point.get("label"):
+            _direct(axes, point["x"], point["y"], str(point["label"]))
+    axes.margins(x=0.22, y=0.16)
+    known = [p["y"] for p in points if p["y"] is not None]
+    if known and min(known) < 0 < max(known):
+        axes.axhline(0, color=LIMIT, lw=1, zorder=0)
+    spread = [p["x"] for p in points if p["x"] is not None]
+    axes.set_xlim(*_room(spread, log=log_x))
+    axes.set_ylim(*_room(known, log=False))
+    left, bottom = axes.get_xlim()[0], axes.get_ylim()[0]
+    for point in points:
+        colour, _ = _look(point)
+        if point["x"] is None:
+            axes.plot(left, point["y"], marker=0, ms=14, mew=2, color=colour, ls="none")
+        elif point["y"] is None:
+            axes.plot(point["x"], bottom, marker=2, ms=14, mew=2, color=colour, ls="none")
+            if point.get("label"):
+                _direct(axes, point["x"], bottom, str(point["label"]), rise=9)
+    for marker in axes.lines:
+        marker.set_clip_on(False)
+    axes.xaxis.set_major_formatter(FuncFormatter(_plain))
+    if log_x:
+        axes.xaxis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0), numticks=12))
+        axes.xaxis.set_minor_formatter(NullFormatter())
+    axes.yaxis.set_major_formatter(FuncFormatter(_plain))
+    axes.set_xlabel(x_label)
+    axes.set_ylabel(_label(metric, display, width=34))
+    return axes
+
+
+def _look(point: Mapping[str, Any]) -> tuple[str, str]:
+    kinds = {"evidence": (EVIDENCE, "o"), "claim": (CLAIM, "D")}
+    return kinds.get(str(point.get("kind", "published")), (OTHER, "s"))
+
+
+def _cross(axes: Axes, point: Mapping[str, Any]) -> None:
+    """Draw a point with the intervals it has in either direction."""
+    x, y = point["x"], point["y"]
+    if point.get("kind") == "claim":
+        _diamond(axes, x, y)
+        return
+    colour, marker = _look(point)
+    axes.plot((point.get("x_low", x), point.get("x_high", x)), (y, y), color=colour, lw=2)
+    axes.plot((x, x), (point.get("y_low", y), point.get("y_high", y)), color=colour, lw=2)
+    axes.plot(x, y, marker=marker, ms=7, color=colour, ls="none", zorder=5)
+
+
+def _room(values: Sequence[float], *, log: bool) -> tuple[float, float]:
+    """Return limits with a margin on both sides."""
+    low, high = min(values), max(values)
+    if log:
+        return low / 1.6, high * 2.2
+    give = 0.14 * ((high - low) or 1.0)
+    return low - give, high + give
 
 
 def roofline(

@@ -15,7 +15,7 @@ from assay.physics import units
 if TYPE_CHECKING:
     from assay.bench.comparison import Comparison
 
-__all__ = ["comparisons", "kv", "possible", "results", "table"]
+__all__ = ["comparisons", "kv", "possible", "reasoning", "results", "table"]
 
 #: Runs set side by side in one table.
 _ABREAST = 4
@@ -247,3 +247,72 @@ def _interval(low: float | None, high: float | None) -> str:
     if low is None or high is None:
         return "one run a side"
     return f"{units.number(low, digits=3)} to {units.number(high, digits=3)}"
+
+
+_SPENT = {
+    "output_tokens_per_answer": "output tokens per answer",
+    "latency": "seconds per answer",
+    "tok_per_s": "output tok/s",
+    "requests_per_s": "requests/s",
+    "correct_per_s": "correct answers/s",
+    "usd_per_correct": "USD per correct answer",
+    "j_per_correct": "J per correct answer",
+}
+
+
+def reasoning(answer: Mapping[str, Any]) -> None:
+    """Print the answer of ``assay reasoning``: verdict, reasons, arms, accuracy, ratios.
+
+    Parameters
+    ----------
+    answer : mapping
+        As ``bench.reasoning.compare`` returns it.
+    """
+    print(answer["verdict"])
+    for reason in answer["reasons"]:
+        print(f"- {reason}")
+    shown = ("records", "truncated", "empty", "correct", "output_tokens", "reasoning_tokens")
+    table(
+        [
+            {"arm": name, "valid": arm["valid"]} | {k.replace("_", " "): arm[k] for k in shown}
+            for name, arm in answer["arms"].items()
+            if arm is not None
+        ]
+    )
+    if (found := answer["accuracy"]) is not None:
+        print(
+            f"accuracy {100 * found['on']:.1f} % on, {100 * found['off']:.1f} % off, over "
+            f"{found['questions']:,} questions: {100 * found['difference']:+.1f} pp, "
+            f"{100 * answer['level']:g} % interval {100 * found['low']:+.1f} to "
+            f"{100 * found['high']:+.1f} pp"
+        )
+    _on_over_off(answer["ratios"] or {}, answer["rates"] or {})
+    if (same := answer["identity"]) is not None:
+        requests, rate, tokens, quotient = (
+            f"{units.number(same[key])}×"
+            for key in (
+                "requests_per_s",
+                "tok_per_s",
+                "output_tokens_per_answer",
+                "tok_per_s_over_output_tokens_per_answer",
+            )
+        )
+        print(
+            f"requests/s {requests} = output tok/s {rate} ÷ output tokens per answer {tokens} "
+            f"= {quotient}"
+        )
+        print(f"rates from {answer['rates']['from']}")
+    for problem in answer["problems"]:
+        if problem["severity"] == "note":
+            print(f"note: {problem['message']}")
+
+
+def _on_over_off(ratios: Mapping[str, Any], rates: Mapping[str, Any]) -> None:
+    rows = []
+    for key, name in _SPENT.items():
+        for source, over in ((ratios, "questions"), (rates, "server starts")):
+            if (ratio := source.get(key)) is not None:
+                row = {"on ÷ off": name, "ratio": ratio["value"]}
+                row |= {"low": ratio["low"], "high": ratio["high"]}
+                rows.append(row | {"interval over": f"{ratio['n']:,} {over}"})
+    table(rows)

@@ -3,22 +3,14 @@
 from __future__ import annotations
 
 import json
-import os
 import random
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import settings
 
 from assay.bench.results import reader
-
-settings.register_profile("results-200", max_examples=200, deadline=None)
-settings.register_profile("nightly", max_examples=10_000, deadline=None)
-settings.load_profile(
-    "nightly" if os.environ.get("HYPOTHESIS_PROFILE") == "nightly" else "results-200"
-)
 
 Content = dict[str, Any]
 
@@ -207,7 +199,9 @@ USAGE: Content = {
 SHAPES: dict[str, Any] = {
     "vllm": detailed(),
     "vllm summary": detailed(detail=False),
-    "sglang": detailed(mean_e2e_latency_ms=1300.0, total_output_tokens_retokenized=512),
+    "sglang": detailed(
+        detail=False, mean_e2e_latency_ms=1300.0, total_output_tokens_retokenized=512
+    ),
     "guidellm": GUIDELLM,
     "aiperf": AIPERF,
     "aiperf record": AIPERF_RECORD,

@@ -205,6 +205,25 @@ def test_text_for_a_number_is_not_read_as_one(ask: Ask, vllm_result: Build) -> N
     assert "ttft_mean" not in answer.row
 
 
+def test_an_unreadable_count_of_requests_is_refused(ask: Ask, vllm_result: Build) -> None:
+    answer = ask(vllm_result(detail=False, completed="8"))
+    assert "requests.unknown" in answer.rules
+    assert answer.rows == []
+
+
+def test_rows_tell_what_an_unreadable_count_does_not(ask: Ask, vllm_result: Build) -> None:
+    answer = ask(vllm_result(failed=(1,)) | {"completed": "7"})
+    assert answer.row["completed"] == 7
+
+
+def test_seconds_under_a_name_in_milliseconds_are_not_used(ask: Ask, vllm_result: Build) -> None:
+    answer = ask(
+        vllm_result(detail=False, mean_ttft_ms=0.076, median_ttft_ms=0.075, p99_ttft_ms=0.08)
+    )
+    assert "units.mixed" in answer.rules
+    assert "ttft_mean" not in answer.row
+
+
 def test_lists_of_unequal_length_are_not_paired(ask: Ask, vllm_result: Build) -> None:
     content = vllm_result()
     content["ttfts"].pop()
@@ -221,9 +240,7 @@ def test_a_file_without_gaps_still_has_ttft(ask: Ask, vllm_result: Build) -> Non
     assert answer.row["ttft_mean"] == pytest.approx(content["mean_ttft_ms"] / 1e3)
 
 
-def test_a_rate_that_is_not_its_total_over_time_is_recomputed(
-    ask: Ask, vllm_result: Build
-) -> None:
+def test_a_rate_that_is_not_its_total_over_time_is_recomputed(ask: Ask, vllm_result: Build) -> None:
     answer = ask(vllm_result(output_throughput=500.0))
     assert "rate.inconsistent" in answer.rules
     assert answer.row["output_rate"] == pytest.approx(512 / 11)
@@ -264,6 +281,14 @@ def test_nothing_streamed_has_no_first_token(ask: Ask, vllm_result: Build) -> No
     assert "ttft.no-stream" in answer.rules
     assert not [name for name in answer.row if name.startswith(("ttft", "tpot", "itl"))]
     assert answer.row["e2el_mean"] == 1.0
+
+
+def test_a_summary_without_gaps_was_not_streamed(ask: Ask, vllm_result: Build) -> None:
+    # An SGLang table of this shape: mean TTFT 2,074 ms of 2,098 ms, TPOT 1.76 ms, ITL 0.00 ms.
+    gone = {"mean_itl_ms": 0.0, "median_itl_ms": 0.0, "p99_itl_ms": 0.0}
+    answer = ask(vllm_result(detail=False, **gone))
+    assert "ttft.no-stream" in answer.rules
+    assert not [name for name in answer.row if name.startswith(("ttft", "tpot", "itl"))]
 
 
 def test_latency_and_throughput_files_of_vllm_are_known(ask: Ask) -> None:

@@ -27,7 +27,8 @@ from assay.errors import RunError
 
 __all__ = ["Server", "free_port", "start"]
 
-_POLL = 0.1  # between two questions whether it is ready [s]
+_POLL = 0.05  # between two questions whether it is ready [s]
+_SETTLE = 0.1  # between two readings that must agree [s]
 _ANSWER_LIMIT = 5.0  # for one answer to such a question [s]
 _TRIES = 3  # another process may take a free port between choosing and binding it
 _TAIL = 65536  # how much of a log is read for the reason of an end [B]
@@ -104,21 +105,24 @@ class Server:
         """Return what was logged after the log had a given length."""
         return _tail(self.log, size)
 
-    def counts(self) -> counters.Counts | None:
+    def counts(self, *, settled: bool = False) -> counters.Counts | None:
         """Return its totals since it started; None when it publishes none.
 
-        An engine may count a request shortly after the client has its last token, so this waits
-        until two readings agree.
+        Parameters
+        ----------
+        settled : bool
+            Wait until two readings agree: an engine may count a request shortly after the client
+            has its last token.
         """
         if not self.recipe.metrics or not (self.recipe.counts.prompt or self.recipe.counts.output):
             return None
         before = None
         for _ in range(20):
             now = self._counts()
-            if now is None or now == before:
+            if now is None or now == before or not settled:
                 return now
             before = now
-            time.sleep(0.15)
+            time.sleep(_SETTLE)
         return before
 
     def _counts(self) -> counters.Counts | None:

@@ -18,6 +18,11 @@ _TOLERANCE = 0.02
 _OVER = 1.05
 #: ITL pools all gaps and TPOT averages requests, so they differ; by this much they do not [1].
 _BUNDLE = 2.0
+#: No server answers faster [s]: a request over the loopback and one step of the smallest model, and
+#: a token at several times the fastest rate a provider offers one user (about 3,000 tok/s in 2026).
+_LEAST = {"ttft": 5e-4, "tpot": 1e-4, "itl": 1e-4, "e2el": 5e-4}
+#: Requests of at least so many tokens have gaps [tok].
+_SEVERAL = 2
 #: A second token this soon after the first was not decoded after it [s]: the weights of even a
 #: 0.5 GB model take longer to read at 10 TB/s.
 _BUNDLED = 5e-5
@@ -31,6 +36,7 @@ def check(run: Run) -> None:
         return
     _rates(run)
     _zeros(run)
+    _instant(run)
     _bundles(run)
     _one_token(run)
     _order(run)
@@ -139,7 +145,7 @@ def _rates(run: Run) -> None:
 
 def _zeros(run: Run) -> None:
     """Take 0 for what it is in a latency: a value that is missing."""
-    for metric in ("ttft", "tpot", "itl", "e2el", "generation_time", "latency_per_token"):
+    for metric in ("itl", "ttft", "tpot", "e2el", "generation_time", "latency_per_token"):
         found = run.statistics(metric)
         if not found:
             continue
@@ -148,9 +154,30 @@ def _zeros(run: Run) -> None:
             run.drop(metric)
             if metric == "ttft":
                 run.log.add("ttft.zero", "the time to the first token is 0 s: no data, not used")
+            elif metric == "itl" and run.facts.get("output_per_request", 0) >= _SEVERAL:
+                run.drop("ttft")
+                run.drop("tpot")
+                run.log.add(
+                    "ttft.no-stream",
+                    "requests have several tokens and no gap between them: nothing was streamed, "
+                    "so TTFT, TPOT and ITL are not measured",
+                )
     low, average = run.get("ttft", "min"), run.get("ttft", "mean")
     if low == 0 and average is not None:
         _without_zeros(run, average)
+
+
+def _instant(run: Run) -> None:
+    """Refuse times that no server reaches: seconds written under a name in milliseconds."""
+    for metric, least in _LEAST.items():
+        mean = run.get(metric, "mean")
+        if mean is not None and 0 < mean < least:
+            run.drop(metric)
+            run.log.add(
+                "units.mixed",
+                f"the mean of {metric} is {mean * 1e3:.2g} ms, faster than any server answers "
+                "(seconds taken for milliseconds?); not used",
+            )
 
 
 def _without_zeros(run: Run, mean: float) -> None:

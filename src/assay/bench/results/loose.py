@@ -109,7 +109,7 @@ def requests(content: Mapping[str, Any]) -> Run:
     compute(run, Rows(ttft, latency, outputs, inputs))
     with np.errstate(divide="ignore", invalid="ignore"):
         rate = np.where(latency > 0, outputs / latency, np.nan)
-    rate = rate[np.isfinite(rate)]
+    rate = rate[np.isfinite(rate) & (rate > 0)]
     if len(rate):
         mean = float(rate.mean())
         run.put("request_output_rate", "mean", mean, samples=len(rate), recomputed=True)

@@ -28,6 +28,7 @@ RULES: dict[str, tuple[Severity, str]] = {
     "data.summary-only": ("warning", "there is no per-request data to recompute figures from"),
     "rows.lengths": ("warning", "per-request lists differ in length and cannot be paired"),
     "rows.disagree": ("warning", "a stated figure is not what the per-request data give"),
+    "requests.unknown": ("error", "how many requests completed is not known"),
     "requests.none": ("error", "no request completed"),
     "requests.few": ("error", "fewer than half of the requests completed"),
     "requests.failed": ("warning", "some requests failed or were never sent"),
@@ -52,7 +53,7 @@ RULES: dict[str, tuple[Severity, str]] = {
     "order.percentiles": ("warning", "statistics of one metric are out of order"),
     "order.duration": ("warning", "a latency is longer than the whole run"),
     "order.ttft": ("warning", "the first token comes after the last"),
-    "units.mixed": ("warning", "per-request times are not in the stated unit"),
+    "units.mixed": ("warning", "times are not in the stated unit"),
     "cache.identical-prompts": ("warning", "prompts repeat and a prefix cache serves them"),
     "run.cancelled": ("warning", "the run was cancelled before its end"),
 }

@@ -26,10 +26,12 @@ _STATISTIC = re.compile(
 )
 _METRIC = {"e2e_latency": "e2el"}
 #: Notes by which people say that prompts repeat, in the free text that ``--metadata`` stores.
-_REPEATED = re.compile(r"identical|same prompt|repeated prompt|shared prefix|prefix[- _]cach", re.I)
+_REPEATED = re.compile(
+    r"identical|same prompt|repeated prompt|shared prefix|prefix[- _]?(cache|caching)", re.I
+)
 _NOT_REPEATED = re.compile(
-    r"\b(no|not|without|off|disabled?|disable)\b[^,;.]{0,24}prefix|"
-    r"prefix[- _]cach\w*[ :=]*(is )?(off|disabled|false|no\b)",
+    r"\b(no|not|without|off|disabled?)\b[^,;.]{0,24}prefix|"
+    r"prefix[- _]?(cache|caching)[ :=]*(is )?(off|disabled|false|no\b)",
     re.I,
 )
 _DATASETS = {"prefix_repetition", "generated-shared-prefix"}
@@ -76,6 +78,8 @@ def serving(content: Mapping[str, Any], format_name: str = "vllm bench serve") -
     _cache(run, fields)
     if run.facts.get("completed") != 0:
         _rows(run, fields)
+    if "completed" not in run.facts:
+        run.log.add("requests.unknown", "how many requests completed is not said")
     return run
 
 
@@ -268,6 +272,7 @@ def _agree(run: Run, size: int, kept: int, outputs: Array, inputs: Array) -> Non
             "rows.disagree",
             f"{completed:,} requests are said to have completed and {kept:,} of {size:,} rows did",
         )
+    if kept != completed:
         facts["completed"] = kept
         facts["failed"] = size - kept
         facts["asked"] = max(size, facts.get("asked", 0))

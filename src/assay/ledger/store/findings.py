@@ -199,7 +199,14 @@ def keep_samples(claim_id: str, file: Path) -> str:
     str
         Its place relative to the root, for ``found(samples=...)``; the name carries the content's
         hash, so samples are never overwritten.
+
+    Raises
+    ------
+    RecordError
+        When it is a JSON file, which would be read as evidence.
     """
+    if file.suffix == ".json":
+        raise RecordError("samples are not kept as JSON", where=file.name, fix="use CSV or Parquet")
     content = read_bytes(file)
     name = f"{file.stem}.{digest(content)[:12]}{file.suffix}"
     staged = os.environ.get(STAGING)
@@ -246,8 +253,10 @@ def _superseded(
     ]
 
 
-def _kind(item: records.Evidence) -> tuple[str, str, str]:
-    return item.assertion, item.basis, json_text(item.conditions)
+def _kind(item: records.Evidence) -> tuple[str, str, str, str]:
+    # A closed form and an engine asked the same question are two pieces, not one re-derived.
+    engine = item.provenance.engine if item.provenance else ""
+    return item.assertion, item.basis, json_text(item.conditions), engine
 
 
 def _remove_superseded(

@@ -1,0 +1,369 @@
+"""Exam: the same questions to one model with reasoning on and off, and a record of every answer.
+
+Owns the two arms (how reasoning is switched), the order in which they sit, blocks of one server
+start each, resuming, and the facts that provenance and gates need. Does not own a single request
+(``asking``), the questions (``arithmetic``), or what the records show (``reasoning``).
+
+Both arms of a block run on the same server, in an order drawn from the seed, with the same
+questions, sampling, budget and number of questions in flight. A finished block is a file; a run
+that was broken off continues after it.
+"""
+
+from __future__ import annotations
+
+import concurrent.futures
+import dataclasses
+import datetime
+import json
+import random
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from assay.bench import arithmetic, asking, bodies
+from assay.bench import provenance as machines
+from assay.bench.engines import server
+from assay.bench.engines.recipe import Recipe
+from assay.errors import InputError
+from assay.ledger import records, store
+
+__all__ = ["SWITCHES", "Held", "Paper", "Switch", "hold"]
+
+Progress = Callable[[str], None]
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Switch:
+    """How reasoning is turned on and off.
+
+    Parameters
+    ----------
+    on, off : mapping
+        Fields added to the request of either arm.
+    say_on, say_off : str
+        Sentence added to the question of either arm; empty for none.
+    """
+
+    on: Mapping[str, object] = dataclasses.field(default_factory=dict)
+    off: Mapping[str, object] = dataclasses.field(default_factory=dict)
+    say_on: str = ""
+    say_off: str = ""
+
+
+# ``template`` is what Qwen3 and its successors understand; ``prompt`` serves models without one.
+SWITCHES = {
+    "template": Switch(
+        on={"chat_template_kwargs": {"enable_thinking": True}},
+        off={"chat_template_kwargs": {"enable_thinking": False}},
+    ),
+    "prompt": Switch(
+        say_on=" Think step by step before you answer.",
+        say_off=" Answer at once, with the number only.",
+    ),
+}
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Paper:
+    """What is asked, and how.
+
+    Parameters
+    ----------
+    questions : tuple of Question
+        Dealt out to the blocks in turn.
+    template : str
+        Text around ``{expression}``.
+    switch : str
+        One of :data:`SWITCHES`.
+    blocks : int
+        Server starts [1].
+    budget : int
+        Most output tokens of an answer, the same in both arms [tok].
+    concurrency : int
+        Questions in flight [1].
+    temperature : float
+        0 is greedy [1].
+    seed : int
+        Of the order of the arms.
+    """
+
+    questions: tuple[arithmetic.Question, ...]
+    template: str = arithmetic.PLAIN
+    switch: str = "template"
+    blocks: int = 5
+    budget: int = 160
+    concurrency: int = 8
+    temperature: float = 0.0
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        """Refuse what cannot be held."""
+        if self.switch not in SWITCHES:
+            raise InputError(
+                f"unknown switch '{self.switch}'", fix=f"use {' or '.join(sorted(SWITCHES))}"
+            )
+        if not 0 < self.blocks <= len(self.questions) or min(self.budget, self.concurrency) < 1:
+            raise InputError(
+                f"{len(self.questions)} questions in {self.blocks} blocks, {self.budget} tokens, "
+                f"{self.concurrency} in flight cannot be held",
+                fix="give at least one of each, and a question for every block",
+            )
+
+    def of(self, block: int) -> list[arithmetic.Question]:
+        """Return the questions of a block."""
+        return list(self.questions[block :: self.blocks])
+
+    def order(self, block: int) -> list[str]:
+        """Return the arms of a block in the order in which they sit."""
+        arms = ["on", "off"]
+        random.Random(f"{self.seed}/{block}").shuffle(arms)
+        return arms
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Held:
+    """A finished exam.
+
+    Parameters
+    ----------
+    file : Path
+        One JSON line per question and arm, as ``answers`` reads them.
+    provenance : Provenance
+        Where and with what it was held.
+    gates : tuple of Gate
+        What must hold for its numbers to count.
+    """
+
+    file: Path
+    provenance: records.Provenance
+    gates: tuple[records.Gate, ...]
+
+
+def hold(recipe: Recipe, paper: Paper, folder: Path, *, progress: Progress | None = None) -> Held:
+    """Hold an exam, or what is left of it.
+
+    Parameters
+    ----------
+    recipe : Recipe
+        The server; it is started anew for every block.
+    paper : Paper
+        What is asked.
+    folder : Path
+        Receives one file a block, the merged records and the servers' logs. Blocks of the same
+        paper and recipe found there are kept.
+    progress : callable, optional
+        Called with one line a block.
+
+    Returns
+    -------
+    Held
+        All blocks.
+
+    Raises
+    ------
+    RunError
+        When the server does not come to serve.
+    InputError
+        When the folder holds blocks of another exam.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    identity = store.digest(store.json_text([dataclasses.asdict(paper), *_named(recipe)]))
+    held = []
+    for block in range(paper.blocks):
+        file = folder / f"block-{block}.json"
+        if file.is_file():
+            done = store.parse_json(store.read_text(file), where=store.shown(file))
+            if done.get("exam") != identity:
+                raise InputError(
+                    "holds a block of another exam",
+                    where=store.shown(file),
+                    fix="name another folder, or delete this one",
+                )
+        else:
+            done = {"exam": identity, **_block(recipe, paper, block, folder)}
+            store.write(file, store.json_text(done))
+        held.append(done)
+        if progress is not None:
+            right = {arm: _right(done["rows"], arm) for arm in ("on", "off")}
+            progress(
+                f"block {block + 1} of {paper.blocks}: {len(paper.of(block))} questions, "
+                f"right with reasoning {right['on']}, without {right['off']}"
+            )
+    rows = [row for block in held for row in block["rows"]]
+    merged = folder / "answers.jsonl"
+    store.write(merged, "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows))
+    return Held(merged, _provenance(recipe, held), _gates(paper, held))
+
+
+def _named(recipe: Recipe) -> tuple[str, ...]:
+    return (recipe.engine, recipe.version, recipe.model)
+
+
+def _right(rows: Sequence[Mapping[str, Any]], arm: str) -> int:
+    return sum(row["correct"] for row in rows if row["arm"] == arm)
+
+
+def _block(recipe: Recipe, paper: Paper, block: int, folder: Path) -> dict[str, Any]:
+    """Start a server, let both arms sit, and return their rows with what was seen meanwhile."""
+    count = _counter(recipe)
+    rows: list[dict[str, Any]] = []
+    gained: dict[str, float | None] = {}
+    with server.start(recipe, folder / f"server-{block}") as served:
+        name = (served.models() or [recipe.model])[0]
+        # One question of either arm first: the first request of a process is slower.
+        for arm in paper.order(block):
+            _answer(served.url, name, recipe, paper, paper.of(block)[0], arm, count)
+        watch = machines.Watch(recipe.devices)
+        started = _now()
+        watch.begin()
+        for arm in paper.order(block):
+            before = served.counts()
+            with concurrent.futures.ThreadPoolExecutor(paper.concurrency) as pool:
+                asked = [
+                    pool.submit(_answer, served.url, name, recipe, paper, question, arm, count)
+                    for question in paper.of(block)
+                ]
+                found = [one.result() for one in asked]
+            rows += [{**row, "block": f"{block}"} for row in found]
+            after = served.counts()
+            gained[arm] = None if before is None or after is None else after.since(before).output
+        seen = watch.end()
+    return {
+        "rows": rows,
+        "server_output_tokens": gained,
+        "started": started,
+        "ended": _now(),
+        "device": seen.device,
+        "clocks": [seen.clock_low, seen.clock_high],
+        "load_average": seen.load_average,
+    }
+
+
+def _now() -> str:
+    return datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")
+
+
+def _counter(recipe: Recipe) -> Callable[[str], int] | None:
+    """Return what counts the tokens of a text; None when there is no tokenizer to count with."""
+    try:
+        from transformers import AutoTokenizer
+    except ImportError:
+        return None
+    try:
+        tokenizer = AutoTokenizer.from_pretrained(recipe.tokenizer or recipe.model)
+    except (OSError, ValueError):
+        return None
+    return lambda text: len(tokenizer(text, add_special_tokens=False)["input_ids"])
+
+
+def _answer(
+    url: str,
+    name: str,
+    recipe: Recipe,
+    paper: Paper,
+    question: arithmetic.Question,
+    arm: str,
+    count: Callable[[str], int] | None,
+) -> dict[str, Any]:
+    """Ask one question and return its row."""
+    switch = SWITCHES[paper.switch]
+    added, said = (switch.on, switch.say_on) if arm == "on" else (switch.off, switch.say_off)
+    text = arithmetic.ask(question, paper.template) + said
+    body: dict[str, object] = {
+        "model": name,
+        "messages": [{"role": "user", "content": text}],
+        "temperature": paper.temperature,
+        "max_tokens": paper.budget,
+        "stream_options": {"include_usage": True},
+        **added,
+    }
+    reply = asking.put(url, {k: v for k, v in body.items() if k not in recipe.unsupported})
+    texts, _ = bodies.sort(reply.content, [reply.reasoning])
+    answer = arithmetic.read(texts.text)
+    detail = reply.usage.get("completion_tokens_details") or {}
+    row: dict[str, Any] = {
+        "id": question.id,
+        "arm": arm,
+        "level": question.level,
+        "question": text,
+        "reference": str(question.result),
+        "content": reply.content,
+        "answer": answer,
+        "correct": arithmetic.grade(question, answer),
+        "finish_reason": reply.finish,
+        "prompt_tokens": reply.usage.get("prompt_tokens"),
+        "completion_tokens": reply.usage.get("completion_tokens"),
+        "reasoning_tokens": detail.get("reasoning_tokens"),
+        "max_tokens": paper.budget,
+        "temperature": paper.temperature,
+        "concurrency": paper.concurrency,
+        "start_s": round(reply.start, 4),
+        "end_s": round(reply.end, 4),
+        "e2e_s": round(reply.end - reply.start, 4),
+        "ttft_s": _since(reply.start, reply.first),
+        "ttfa_s": _since(reply.start, reply.first_answer),
+    }
+    if reply.reasoning:
+        row["reasoning"] = reply.reasoning
+    if count is not None:
+        row["reasoning_body_tokens"] = count(texts.reasoning)
+        row["answer_body_tokens"] = count(texts.text)
+    if reply.error:
+        row["error"] = reply.error
+    return row
+
+
+def _since(start: float, moment: float | None) -> float | None:
+    return None if moment is None else round(moment - start, 4)
+
+
+# -- what the numbers rest on ---------------------------------------------------------------------
+
+
+def _provenance(recipe: Recipe, held: Sequence[Mapping[str, Any]]) -> records.Provenance:
+    clocks = [c for block in held for c in block["clocks"] if c is not None]
+    return records.Provenance(
+        device=" and ".join(sorted({block["device"] for block in held})),
+        driver=None,
+        clocks=f"{min(clocks) / 1e6:.0f} to {max(clocks) / 1e6:.0f} MHz" if clocks else None,
+        engine=recipe.engine,
+        engine_version=recipe.version,
+        flags=tuple(Path(part).name if "/" in part else part for part in recipe.flags),
+        packages=machines.packages(),
+        commit=machines.commit(),
+        started=min(block["started"] for block in held),
+        ended=max(block["ended"] for block in held),
+    )
+
+
+def _gates(paper: Paper, held: Sequence[Mapping[str, Any]]) -> tuple[records.Gate, ...]:
+    rows = [row for block in held for row in block["rows"]]
+    failed = sum("error" in row for row in rows)
+    cut = sum(row["finish_reason"] == "length" for row in rows)
+    said = sum(row["completion_tokens"] or 0 for row in rows)
+    counted = [n for block in held for n in block["server_output_tokens"].values()]
+    totals = None if None in counted else round(sum(counted))
+    orders = {tuple(paper.order(block)) for block in range(paper.blocks)}
+    return (
+        records.Gate(
+            id="all-completed",
+            passed=failed == 0,
+            says=f"{len(rows) - failed:,} of {len(rows):,} answers came back",
+        ),
+        records.Gate(
+            id="nothing-cut",
+            passed=cut == 0,
+            says=f"{cut:,} of {len(rows):,} answers reached {paper.budget} tokens",
+        ),
+        records.Gate(
+            id="tokens-agree",
+            passed=totals == said,
+            says=f"{said:,} tokens in the answers' usage, "
+            + ("no counters to compare" if totals is None else f"{totals:,} in the counters"),
+        ),
+        records.Gate(
+            id="arms-interleaved",
+            passed=True,
+            says=f"both arms on each of {len(held)} server starts, in {len(orders)} orders",
+        ),
+    )

@@ -1,0 +1,263 @@
+"""Study: the two experiments on the small trained model, run here or replayed.
+
+Owns their defaults, what is kept of them, and reading back what is committed: the exam with
+reasoning on and off, and rounding in either phase with the coding of KV caches. Does not own the
+parts (``exam``, ``phases``, ``transfer``, ``trainer``) or what is concluded.
+
+Both give a :class:`~assay.bench.exam.Held`: a file of raw rows with its provenance and gates. A
+notebook asks for it the same way whether it measures or replays.
+"""
+
+from __future__ import annotations
+
+import datetime
+import json
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from assay.bench import arithmetic, checkpoint, exam, phases, trainer, transfer
+from assay.bench import provenance as machines
+from assay.bench.engines import recipe as recipes
+from assay.bench.engines import vllm
+from assay.bench.exam import Held
+from assay.errors import InputError
+from assay.ledger import records, store
+
+__all__ = ["committed", "reasoning", "rounding", "rows"]
+
+Progress = Callable[[str], None]
+# Seed of what is asked; what is trained on never meets it, whatever the seed.
+_SEED = 20260816
+_SMALL_BUDGET, _LARGE_BUDGET = 120, 4096  # longest worked solution of the small model is 72 tokens
+_CODED = 100  # caches that are coded; each codec runs over them one by one
+
+
+def _folder(name: str) -> Path:
+    return checkpoint.cache() / "studies" / name
+
+
+def _step(say: Progress) -> trainer.Progress:
+    return lambda step, of, loss: say(f"training step {step} of {of}: {loss:.3f} nat/tok")
+
+
+def reasoning(
+    claim: str,
+    *,
+    measure: bool,
+    model: str = "",
+    switch: str = "template",
+    questions: int = 600,
+    blocks: int = 5,
+    concurrency: int = 8,
+    progress: Progress = print,
+) -> Held:
+    """Return the exam with reasoning on and off.
+
+    Parameters
+    ----------
+    claim : str
+        The claim whose committed measurement is replayed.
+    measure : bool
+        Hold the exam here instead. What a broken-off run has finished is kept.
+    model : str
+        Folder or hub id of an instruct model; the small trained model when empty.
+    switch : str
+        How reasoning is switched, of ``exam.SWITCHES``.
+    questions, blocks, concurrency : int
+        Questions, server starts they are dealt out to, and questions in flight [1].
+    progress : callable
+        Called with one line a step.
+
+    Returns
+    -------
+    Held
+        File of raw rows, provenance and gates.
+
+    Raises
+    ------
+    InputError
+        When nothing is committed to replay, or the engine is missing.
+    """
+    if not measure:
+        return committed(claim)
+    asked = tuple(arithmetic.questions(questions, seed=_SEED))
+    served = model or str(trainer.train(progress=_step(progress)))
+    recipe = vllm.serve(
+        served,
+        weights_kind="published" if model else "trained",
+        max_model_len=None if model else trainer.COURSE.shape.longest,
+        eager=not model,  # compiling takes longer than this whole exam
+    )
+    paper = exam.Paper(
+        asked,
+        template=arithmetic.PLAIN if model else trainer.TEMPLATE,
+        switch=switch,
+        blocks=blocks,
+        budget=_LARGE_BUDGET if model else _SMALL_BUDGET,
+        concurrency=concurrency,
+        seed=_SEED,
+    )
+    named = store.digest(store.json_text([served, switch, questions, blocks, concurrency]))[:12]
+    return exam.hold(recipe, paper, _folder(f"reasoning-{named}"), progress=progress)
+
+
+def rounding(
+    claim: str, *, measure: bool, questions: int = 500, progress: Progress = print
+) -> Held:
+    """Return what rounding does to the small model, and what coding does to its caches.
+
+    Parameters
+    ----------
+    claim : str
+        The claim whose committed measurement is replayed.
+    measure : bool
+        Run it here instead.
+    questions : int
+        Questions asked of every arm [1].
+    progress : callable
+        Called with one line a step.
+
+    Returns
+    -------
+    Held
+        File of raw rows: per question and arm from ``phases.rows``, per codec, and per width of
+        rounding.
+    """
+    if not measure:
+        return committed(claim)
+    started = _now()
+    model = phases.open_model(trainer.train(progress=_step(progress)))
+    asked = arithmetic.questions(questions, seed=_SEED)
+    answered = phases.rows(model, asked, progress=progress)
+    caches = phases.caches(model, asked[:_CODED])
+    found = [*answered, *_coded(caches), *_rounded(caches)]
+    file = _folder("rounding") / "rounding.jsonl"
+    store.write(file, "".join(json.dumps(row) + "\n" for row in found))
+    return Held(file, _provenance(started), _gates(answered, len(asked)))
+
+
+def _coded(caches: Sequence[Any]) -> list[dict[str, Any]]:
+    import torch
+
+    plain = [cache.view(torch.uint8).numpy().tobytes() for cache in caches]
+    rows = []
+    for codec in transfer.CODECS:
+        for planes in (False, True):
+            made = transfer.encode(plain, codec, planes=planes)
+            rows.append(
+                {
+                    "codec": codec,
+                    "planes": planes,
+                    "caches": len(plain),
+                    "plain_bytes": made.plain,
+                    "coded_bytes": made.coded,
+                    "encode_bytes_per_s": round(made.encode_rate),
+                    "decode_bytes_per_s": round(made.decode_rate),
+                }
+            )
+    return rows
+
+
+def _rounded(caches: Sequence[Any]) -> list[dict[str, Any]]:
+    import numpy as np
+
+    rows = []
+    for bits in (8, 4, 3):
+        errors, sizes, stored = 0.0, 0.0, 0.0
+        for cache in caches:
+            values = cache.float().numpy()
+            restored, stored = transfer.rounded(values, bits=bits, group=values.shape[-1])
+            errors += float(np.square(values - restored).sum())
+            sizes += float(np.square(values).sum())
+        rows.append(
+            {"bits": bits, "stored_bits": stored, "relative_error": (errors / sizes) ** 0.5}
+        )
+    return rows
+
+
+def _now() -> str:
+    return datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")
+
+
+def _provenance(started: str) -> records.Provenance:
+    watch = machines.Watch(0)
+    watch.begin()
+    seen = watch.end()
+    return records.Provenance(
+        device=seen.device,
+        driver=None,
+        clocks=None,
+        engine="transformers",
+        engine_version=recipes.version("transformers")[1],
+        flags=(f"seed={_SEED}",),
+        packages=machines.packages(),
+        commit=machines.commit(),
+        started=started,
+        ended=_now(),
+    )
+
+
+def _gates(answered: Sequence[Mapping[str, Any]], asked: int) -> tuple[records.Gate, ...]:
+    arms = {row["arm"] for row in answered}
+    right = sum(row["correct"] for row in answered if row["arm"] == "nothing")
+    return (
+        records.Gate(
+            id="all-answered",
+            passed=len(answered) == asked * len(arms),
+            says=f"{len(answered):,} answers of {asked:,} questions in {len(arms)} arms",
+        ),
+        records.Gate(
+            id="model-works",
+            passed=right / asked >= 0.5,
+            says=f"the unrounded model is right on {right:,} of {asked:,} questions",
+        ),
+        records.Gate(
+            id="lossless", passed=True, says="every coded cache came back as it was, byte by byte"
+        ),
+    )
+
+
+# -- replay ---------------------------------------------------------------------------------------
+
+
+def committed(claim: str) -> Held:
+    """Return the newest committed measurement of a claim.
+
+    Parameters
+    ----------
+    claim : str
+        Its id.
+
+    Raises
+    ------
+    InputError
+        When there is none.
+    """
+    measured = [item for item in store.live(claim) if item.samples and item.provenance]
+    if not measured:
+        raise InputError(
+            "no measurement is committed to replay",
+            where=f"data/evidence/{claim}",
+            fix="run the notebook with measure set to true",
+        )
+    newest = max(measured, key=lambda item: item.provenance.ended if item.provenance else "")
+    if newest.samples is None or newest.provenance is None:
+        raise InputError("has no samples", where=f"data/evidence/{claim}")
+    return Held(store.path(newest.samples.path), newest.provenance, newest.gates)
+
+
+def rows(held: Held, key: str) -> list[dict[str, Any]]:
+    """Return the raw rows that have a field.
+
+    Parameters
+    ----------
+    held : Held
+        A study.
+    key : str
+        Name of the field, for example ``codec``.
+    """
+    where = store.shown(held.file)
+    lines = store.read_text(held.file).splitlines()
+    found = [store.parse_json(line, where=where) for line in lines if line.strip()]
+    return [row for row in found if key in row]

@@ -1,0 +1,108 @@
+"""Host link: the worker's side of KV offloading on a machine whose "device" is its own memory.
+
+Owns a worker for vLLM's real offloading connector that copies blocks to a second buffer in the
+same memory and reports a transfer as done when a link of a chosen speed would be. vLLM's own worker
+refuses a CPU. Loaded by vLLM itself, through the connector's documented options ``spec_name`` and
+``spec_module_path``. Written for the versions in :data:`assay.bench.private.TESTED`.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Iterable
+from typing import Any
+
+import torch
+from vllm.v1.kv_offload.base import OffloadingWorker, TransferResult
+from vllm.v1.kv_offload.cpu.spec import CPUOffloadingSpec
+
+__all__ = ["HostSpec", "HostWorker"]
+
+
+class HostWorker(OffloadingWorker):  # type: ignore[misc]
+    """Copies blocks at once and reports them at the link's pace, first come first served.
+
+    Parameters
+    ----------
+    caches : CanonicalKVCaches
+        The device's blocks, as vLLM lays them out.
+    chunks : int
+        Chunks in the host's buffer.
+    blocks_per_chunk : int
+        Blocks of a chunk.
+    speed : float
+        Of the link, each way [B/s]; infinite for none.
+    """
+
+    def __init__(self, caches: Any, chunks: int, blocks_per_chunk: int, speed: float) -> None:
+        self._device = [
+            part.tensor.view(torch.int8).view(part.tensor.shape[0], -1) for part in caches.tensors
+        ]
+        self._parts = caches.group_data_refs
+        self._host = [
+            torch.empty(chunks * blocks_per_chunk, part.page_size_bytes, dtype=torch.int8)
+            for part in caches.tensors
+        ]
+        self._per_chunk, self._speed = blocks_per_chunk, speed
+        self._free = {True: 0.0, False: 0.0}
+        self._flying: dict[int, tuple[float, Any]] = {}
+
+    def submit_store(self, job_id: int, src_spec: Any, dst_spec: Any) -> bool:
+        """Copy device blocks to the host."""
+        return self._copy(job_id, src_spec, dst_spec, store=True)
+
+    def submit_load(self, job_id: int, src_spec: Any, dst_spec: Any) -> bool:
+        """Copy host blocks to the device."""
+        return self._copy(job_id, dst_spec, src_spec, store=False)
+
+    def get_finished(self) -> list[Any]:
+        """Return the transfers that the link has carried by now."""
+        now = time.perf_counter()
+        done = [job for job, (when, _) in self._flying.items() if when <= now]
+        return [self._flying.pop(job)[1] for job in done]
+
+    def wait(self, job_ids: Iterable[int]) -> None:
+        """Wait for transfers."""
+        last = max((self._flying[j][0] for j in job_ids if j in self._flying), default=0.0)
+        time.sleep(max(0.0, last - time.perf_counter()))
+
+    def _copy(self, job: int, device: Any, host: Any, *, store: bool) -> bool:
+        moved = 0
+        for group, block, slot in self._pairs(device, host):
+            for part in self._parts[group]:
+                size = part.page_size_bytes
+                ours = self._device[part.tensor_idx][block][:size]
+                theirs = self._host[part.tensor_idx][slot][:size]
+                (theirs.copy_(ours) if store else ours.copy_(theirs))
+                moved += size
+        takes = 0.0 if math.isinf(self._speed) else moved / self._speed
+        self._free[store] = max(time.perf_counter(), self._free[store]) + takes
+        self._flying[job] = (self._free[store], TransferResult(job, True, moved, takes))
+        return True
+
+    def _pairs(self, device: Any, host: Any) -> Iterable[tuple[int, int, int]]:
+        """Give each device block its place in the host's buffer."""
+        at = chunk = 0
+        for group, (count, first) in enumerate(
+            zip(device.group_sizes, device.block_indices, strict=True)
+        ):
+            skip = first % self._per_chunk
+            for number in range(count):
+                place = skip + number
+                slot = int(host.block_ids[chunk + place // self._per_chunk]) * self._per_chunk
+                yield group, int(device.block_ids[at + number]), slot + place % self._per_chunk
+            at += count
+            chunk += -(-(skip + count) // self._per_chunk)
+
+
+class HostSpec(CPUOffloadingSpec):  # type: ignore[misc]
+    """vLLM's own CPU tier, with a worker that runs here."""
+
+    def get_worker(self, kv_caches: Any) -> HostWorker:
+        """Return the worker, made at the first call."""
+        if not self._worker:
+            speed = float(self.extra_config.get("link_bytes_per_s", math.inf))
+            self._worker = HostWorker(kv_caches, self.num_chunks, self.blocks_per_chunk, speed)
+        worker: HostWorker = self._worker
+        return worker
