@@ -133,3 +133,29 @@ def test_compare_draws_claims_and_publications_differently() -> None:
         limit=12,
     )
     assert {line.get_marker() for line in axes.lines} >= {"D", "s"}
+
+
+def test_a_point_without_one_coordinate_becomes_a_tick_at_the_edge_of_the_other() -> None:
+    axes = plot.scatter(
+        [
+            {"x": 2.0, "y": 5.0, "y_low": 4.0, "y_high": 6.0, "kind": "evidence"},
+            {"x": 3.1, "y": 7.5, "kind": "claim"},
+            {"x": None, "y": -10.0},
+            {"x": 20.0, "y": None},
+        ],
+        x_label="tokens per answer [x]",
+        metric="accuracy_change",
+        log_x=True,
+    )
+    ticks = {line.get_marker(): line for line in axes.lines if line.get_marker() in (0, 2)}
+    assert list(ticks[0].get_xdata()) == [axes.get_xlim()[0]]
+    assert list(ticks[2].get_ydata()) == [axes.get_ylim()[0]]
+    assert {line.get_marker() for line in axes.lines} >= {"o", "D"}
+
+
+def test_an_axis_is_named_by_a_metric_or_by_words_with_their_unit() -> None:
+    line = {"a": [(1.0, 1.0), (2.0, 2.0)]}
+    assert plot.sweep(line, x_label="n [1]", metric="least time [ms]").get_ylabel() == (
+        "least time [ms]"
+    )
+    assert "time to first token" in plot.sweep(line, x_label="n [1]", metric="ttft").get_ylabel()

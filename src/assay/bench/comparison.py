@@ -11,7 +11,6 @@ not certify never makes a side better.
 
 from __future__ import annotations
 
-import hashlib
 import math
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
@@ -21,7 +20,7 @@ from typing import Any, Literal
 from assay.bench.results import reader
 from assay.bench.results.table import METRICS, Figure, Run
 from assay.errors import InputError
-from assay.ledger import stats
+from assay.ledger import stats, store
 
 __all__ = ["BAND", "NOISE", "Change", "Comparison", "Verdict", "compare", "compare_runs"]
 
@@ -46,6 +45,8 @@ _EQUAL = 0.02
 _REDEFINED = 5.0
 #: And by so many times it is, whatever TPOT does [1].
 _ABSURD = 20.0
+#: Figures this small or large have no ratio worth a number, in any base unit.
+_LEAST = 1e-12
 #: Metrics with a say; a later one of a group is left out when an earlier one is there.
 _VOTERS = (
     ("ttft",),
@@ -241,7 +242,7 @@ def _side(path: Path) -> _Side:
         sentences += found
         side.remarks += [f"left out: {words}" for words in found]
         if reading.error is None:
-            mark = _digest(file)
+            mark = store.digest(file)
             if mark in side.digests:
                 side.remarks.append(f"{file} repeats another file byte for byte: counted once")
                 continue
@@ -251,11 +252,6 @@ def _side(path: Path) -> _Side:
         what = sentences[0] if sentences else f"{side.shown}: holds no run that can be used"
         raise InputError(what)
     return side
-
-
-def _digest(file: Path) -> str:
-    with file.open("rb") as stream:
-        return hashlib.file_digest(stream, "sha256").hexdigest()
 
 
 def _suites(runs: Sequence[Run]) -> dict[str, list[Run]]:
@@ -479,7 +475,7 @@ def _changes(before: Sequence[Run], after: Sequence[Run]) -> list[Change]:
         if per or statistic in ("std", "min", "max") or not METRICS[metric].better:
             continue
         pairs = [[run.figures.get(key) for run in runs] for runs in (before, after)]
-        if any(figure is None or figure.value <= 0 for side in pairs for figure in side):
+        if any(f is None or not _LEAST < f.value < 1 / _LEAST for side in pairs for f in side):
             continue
         sides = [[f for f in side if f is not None] for side in pairs]
         found.append(_change(metric, statistic, sides, voting, level))

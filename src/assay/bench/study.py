@@ -10,6 +10,7 @@ notebook asks for it the same way whether it measures or replays.
 
 from __future__ import annotations
 
+import dataclasses
 import datetime
 import json
 from collections.abc import Callable, Mapping, Sequence
@@ -22,11 +23,41 @@ from assay.bench.engines import recipe as recipes
 from assay.bench.engines import vllm
 from assay.bench.exam import Held
 from assay.errors import InputError
-from assay.ledger import records, store
+from assay.ledger import paired, records, stats, store
 
-__all__ = ["committed", "reasoning", "rounding", "rows"]
+__all__ = ["Rounded", "committed", "reasoning", "rounding", "rounding_arms", "rows"]
 
 Progress = Callable[[str], None]
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Rounded:
+    """What one arm of the rounding study shows.
+
+    Parameters
+    ----------
+    arm : str
+        What was rounded, and to how many bits.
+    right, asked : int
+        Right answers, and questions [1].
+    change, low, high : float
+        Accuracy minus that of the unrounded model with its paired 90 % interval [1].
+    divergence : float
+        Mean over all places of the answers [nat/tok].
+    same : float
+        Share of places with the same most likely token [1].
+    """
+
+    arm: str
+    right: int
+    asked: int
+    change: float
+    low: float
+    high: float
+    divergence: float
+    same: float
+
+
 # Seed of what is asked; what is trained on never meets it, whatever the seed.
 _SEED = 20260816
 _SMALL_BUDGET, _LARGE_BUDGET = 120, 4096  # longest worked solution of the small model is 72 tokens
@@ -216,6 +247,56 @@ def _gates(answered: Sequence[Mapping[str, Any]], asked: int) -> tuple[records.G
             id="lossless", passed=True, says="every coded cache came back as it was, byte by byte"
         ),
     )
+
+
+def rounding_arms(held: Held, *, against: str = "nothing") -> list[Rounded]:
+    """Return every arm of the rounding study against another one.
+
+    Parameters
+    ----------
+    held : Held
+        The study.
+    against : str
+        Arm the changes are relative to; the unrounded model by default.
+
+    Returns
+    -------
+    list of Rounded
+        In the order of the arms; the arm compared with is left out.
+
+    Raises
+    ------
+    InputError
+        When there is no such arm.
+    """
+    by_arm: dict[str, dict[str, dict[str, Any]]] = {}
+    for row in rows(held, "arm"):
+        by_arm.setdefault(row["arm"], {})[row["id"]] = row
+    if against not in by_arm:
+        raise InputError(f"no arm '{against}'", fix=f"use one of {', '.join(by_arm)}")
+    base = by_arm[against]
+    found = []
+    for arm, own in by_arm.items():
+        if arm in (against, "nothing"):
+            continue
+        pairs = [(own[key]["correct"], base[key]["correct"]) for key in own]
+        apart = paired.proportion_difference(
+            pairs.count((True, False)), pairs.count((False, True)), len(pairs), level=stats.LEVEL
+        )
+        places = sum(row["places"] for row in own.values())
+        found.append(
+            Rounded(
+                arm=arm,
+                right=sum(row["correct"] for row in own.values()),
+                asked=len(own),
+                change=apart.value,
+                low=apart.low,
+                high=apart.high,
+                divergence=sum(r["divergence"] * r["places"] for r in own.values()) / places,
+                same=sum(r["same"] * r["places"] for r in own.values()) / places,
+            )
+        )
+    return found
 
 
 # -- replay ---------------------------------------------------------------------------------------

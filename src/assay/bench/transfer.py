@@ -206,17 +206,21 @@ def encode(caches: Sequence[bytes], codec: str, *, planes: bool) -> Coded:
     coded, encoding, decoding = 0, 0.0, 0.0
     for cache in caches:
         begun = time.perf_counter()
-        pairs = np.frombuffer(cache, np.uint8).reshape(-1, 2)
-        small = code(pairs.T.tobytes() if planes else cache)
+        numbers = np.frombuffer(cache, np.uint8).reshape(-1, 2)
+        # Each plane on its own: together, they would share one table of symbols.
+        parts = [numbers[:, i].tobytes() for i in (0, 1)] if planes else [cache]
+        small = [code(part) for part in parts]
         encoding += time.perf_counter() - begun
         begun = time.perf_counter()
-        back = restore(small, len(cache))
+        back = [restore(part, len(cache) // len(parts)) for part in small]
+        whole = back[0]
         if planes:
-            back = np.frombuffer(back, np.uint8).reshape(2, -1).T.tobytes()
+            pair = np.stack([np.frombuffer(part, np.uint8) for part in back], axis=1)
+            whole = pair.tobytes()
         decoding += time.perf_counter() - begun
-        if back != cache:
+        if whole != cache:
             raise DerivationError(f"codec '{codec}' did not give back what it was given")
-        coded += len(small)
+        coded += sum(map(len, small))
     plain = sum(map(len, caches))
     return Coded(codec, planes, plain, coded, plain / encoding, plain / decoding)
 

@@ -233,7 +233,11 @@ def answers(claim_id: str) -> dict[int, float]:
     InputError
         When no engine was ever asked.
     """
-    asked = [item for item in store.live(claim_id) if item.provenance]
+    asked = [
+        item
+        for item in store.live(claim_id)
+        if item.provenance and str(item.conditions["workload"]).startswith(_workload(""))
+    ]
     if not asked:
         raise InputError(
             f"no block manager was asked for {claim_id}",
@@ -298,5 +302,5 @@ def _makes(claim: records.Claim, assertion: str) -> bool:
     return any(one.id == assertion for one in claim.assertions)
 
 
-def _workload(block: int) -> str:
+def _workload(block: int | str) -> str:
     return f"ShareGPT lengths, block {block}"

@@ -455,7 +455,7 @@ def _table(file: Path, shelf: _Shelf) -> list[Problem]:
             if value.strip().lower() in _MISSING or (value and not value.strip()):
                 spot, fix = f"{where}, row {number}, {name}", "leave a missing cell empty"
                 found.append(problem("D-10", spot, f"'{value}' for a missing value", fix))
-    raw = file.read_bytes()
+    raw = store.read_bytes(file)
     if b"\r" in raw or not raw.endswith(b"\n"):
         found.append(problem("D-11", where, "line ends", "end every line in LF"))
     return found

@@ -88,7 +88,7 @@ def parse_rate(words: str) -> Rate:
     suffix = re.search(r"/(user|node|GPU)\s*$", text)
     if suffix:
         text = text[: suffix.start()]
-    number, unit = units.quantity(re.sub(r"\s*/\s*", "/", text))
+    number, unit = units.quantity(re.sub(r"\s*/\s*", "/", text).strip())
     value, base = units.to_base(number, unit)
     if not value > 0:
         raise InputError(f"'{words}' is not above 0", fix="state the rate as published")

@@ -19,14 +19,15 @@ Examples
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import contextlib
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from assay.errors import DerivationError
 from assay.physics import fields, kv
 from assay.physics.attention import Layer, Layout
 
-__all__ = ["Saving", "of"]
+__all__ = ["Saving", "comparable", "of"]
 
 Config = Mapping[str, object]
 
@@ -106,6 +107,33 @@ def of(config: Config, *, tokens: int) -> Saving:
     elsewhere = layout.query_heads * width * (len(layout.layers) - len(growing))
     whole = (sum(plain) + elsewhere) * tokens * _BYTES
     return Saving(_design(layout, heads), whole, kept, heads, whole / kept / heads)
+
+
+def comparable(configs: Iterable[tuple[str, Config]], *, tokens: int) -> dict[str, Saving]:
+    """Return the savings of all models that have a multi-head cache to compare with.
+
+    Parameters
+    ----------
+    configs : iterable of (str, Mapping)
+        Names and parsed ``config.json`` files.
+    tokens : int
+        Length of the sequence [tok].
+
+    Returns
+    -------
+    dict of str to Saving
+        In the order given; models without attention or with an undetermined cache are left out.
+
+    Examples
+    --------
+    >>> comparable([("mamba", {"model_type": "mamba"})], tokens=4096)
+    {}
+    """
+    found = {}
+    for name, config in configs:
+        with contextlib.suppress(DerivationError):
+            found[name] = of(config, tokens=tokens)
+    return found
 
 
 def _plain_width(config: Config, layout: Layout) -> int:

@@ -1,8 +1,9 @@
 """Pages: everything that is printed from the ledger.
 
 Owns the printed copies of executed notebooks and claim records under ``book/claims/``
-(git-ignored), the scoreboard, and the two committed texts that must stay current: ``_toc.yml`` and the score and
-picture in the README. Does not own prose (``book/``), cards (``show``) or verdicts (``judge``).
+(git-ignored), the scoreboard, and the two committed texts that must stay current: ``_toc.yml``
+and the score and picture in the README. Does not own prose (``book/``), cards (``show``) or verdicts
+(``judge``).
 
 An executed copy is edited in exactly three places: its first heading becomes the claim's title with
 the verdict's glyph, the injected-parameters cell is hidden, and figure names gain the claim's id,
@@ -23,7 +24,7 @@ from typing import Any
 
 from assay.errors import RunError
 from assay.ledger import judge, records, store
-from assay.press import show
+from assay.press import kv_table, show
 
 __all__ = [
     "GROUPS",
@@ -49,7 +50,7 @@ GROUPS: tuple[tuple[str, tuple[str, ...]], ...] = (
 )
 
 _READ = ("how-to-read", "possible", "method")
-_REFERENCE = ("glossary", "corrections", "status")
+_REFERENCE = ("kv-table", "glossary", "corrections", "status")
 
 
 def verdicts() -> dict[str, judge.Verdict]:
@@ -135,6 +136,7 @@ def print_pages(*, only_ledger: bool = False) -> list[Path]:
             wanted[folder / f"{claim.id}.md"] = ledger_page(claim, judged[claim.id])
     wanted[folder / "_scoreboard.md"] = scoreboard_table(claims, judged)
     wanted[folder / "_status.md"] = _status_table(claims)
+    wanted[folder / "_kv_table.md"] = kv_table.text()
     wanted[store.path("_toc.yml")] = toc_text(claims, judged)
     readme = store.path("README.md")
     if readme.is_file():

@@ -1,9 +1,9 @@
 """Plot: every figure of the book, in one palette and one grammar.
 
-Owns colours, sizes, marks and the charts: ``strip``, ``compare``, ``sweep``, ``roofline``,
-``sensitivity``, ``readings`` (a map of what a rate could mean) and ``scoreboard``. It is the only
-module that imports matplotlib or seaborn. Does not own numbers: it draws what it is given and never
-computes a result.
+Owns colours, sizes, marks and the charts: ``strip``, ``compare``, ``sweep``, ``scatter``,
+``roofline``, ``sensitivity``, ``readings`` (a map of what a rate could mean) and ``scoreboard``. It
+is the only module that imports matplotlib or seaborn. Does not own numbers: it draws what it is
+given and never computes a result.
 
 The grammar is the same everywhere: the claim is a hollow vermillion diamond, evidence a filled
 blue circle with its interval, a physical limit a dotted grey line hatched on its impossible side. A
@@ -105,6 +105,9 @@ def _axes(rows: float, *, floor: float = 1.9) -> Axes:
 
 
 def _label(metric: str, display: str = "", *, width: int = 200) -> str:
+    """Return an axis label: of a metric by its id, or the words given when they carry a unit."""
+    if metric.endswith("]"):
+        return textwrap.fill(metric, width)
     known = metrics.named(metric)
     return textwrap.fill(f"{known.title} [{display or known.display}]", width)
 

@@ -185,7 +185,7 @@ def _without_zeros(run: Run, mean: float) -> None:
     figure = run.figures["ttft", "mean", ""]
     n, top = figure.samples, run.get("ttft", "max")
     run.drop("ttft")
-    if n is None or not top:
+    if n is None or n < 2 or not top:
         run.log.add("ttft.zero", "a TTFT of 0 s is a missing value; how many is not said: not used")
         return
     total = mean * n

@@ -58,7 +58,7 @@ def run(content: Mapping[str, Any]) -> Run:
     n = None if samples is None else len(samples)
     if n:
         sound(found, "samples_ts", numbers(samples, n))
-    if seconds and rate and prompt + made and n is not None:
+    if seconds and seconds >= 1 and rate and prompt + made and n is not None:
         # llama-bench averages rates, so short and long repetitions weigh alike.
         due = (prompt + made) / (seconds * 1e-9)
         if not 0.8 < rate / due < 1.25:

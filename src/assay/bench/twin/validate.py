@@ -403,7 +403,7 @@ def _cases() -> Sequence[Case]:
     return (
         Case("burst with preemption", _mixed(120, seed=3), blocks=200),
         Case("burst, wide budget", _mixed(80, seed=4), blocks=200, budget=2048),
-        Case("burst, narrow budget", _mixed(60, seed=5), budget=128),
+        Case("burst, narrow budget", _mixed(60, seed=5), budget=128, most_running=64),
         Case("few at once", _mixed(60, seed=6), most_running=4),
         Case("slow arrivals", _mixed(40, every=40, seed=7)),
         Case("fast arrivals", _mixed(80, every=2, seed=8), blocks=160),
