@@ -21,7 +21,7 @@ book: setup ## execute, judge, and build the book at _build/html/index.html
 	assay run && assay judge && assay book
 
 test: check ## check, then run every test that needs neither a GPU nor minutes
-	ASSAY_STAGING=$(CURDIR)/_build/nbmake pytest -q --nbmake notebooks
+	rm -rf _build/nbmake && ASSAY_STAGING=$(CURDIR)/_build/nbmake pytest -q --nbmake notebooks
 	pytest -m "not gpu and not slow" tests src/assay $(PYTEST_FLAGS)
 
 check: setup ## linters, types, layers, workflows, and the ledger's own checker

@@ -1,4 +1,4 @@
-"""How steady is a measurement on this machine, and does vLLM's own command agree with it?
+"""Check how steady a measurement is here, and that vLLM's own command agrees with it.
 
 Measures a small random-weight model on the installed vLLM at concurrency 1, 4 and 16 over five
 blocks, then runs plain ``vllm bench serve`` on as many further server starts, and prints for each
@@ -73,7 +73,7 @@ def main() -> int:
     given = parser.parse_args()
 
     model = str(checkpoint.make())
-    arm = vllm.serve(model, weights_kind="random", eager=True, max_model_len=4096)
+    arm = vllm.serve(model, weights_kind="random", eager=True, spin=False, max_model_len=4096)
     began = time.monotonic()
     found = measurement.measure(
         {"vllm": arm},

@@ -128,6 +128,9 @@ def run(
         int | None, typer.Option(min=1, help="Notebooks at a time; one per core by default.")
     ] = None,
     force: Annotated[bool, typer.Option("--force", help="Run even what is unchanged.")] = False,
+    measure: Annotated[
+        bool, typer.Option("--measure", help="Measure here instead of replaying evidence.")
+    ] = False,
     cell_limit: Annotated[
         float | None, typer.Option("--cell-timeout", help="Seconds one cell may take.")
     ] = None,
@@ -148,6 +151,7 @@ def run(
             overrides=given,
             jobs=jobs,
             force=force,
+            measure=measure,
             cell_limit=cell_limit,
             run_limit=run_limit,
             on_event=tell,

@@ -9,6 +9,7 @@ from __future__ import annotations
 import concurrent.futures
 import datetime
 import http.client
+import itertools
 import json
 import random
 import sys
@@ -85,7 +86,7 @@ def _ask(server: server.Server, load: Load, prompt: str, began: float) -> Row:
         link.close()
     if not whole:
         return Row(False, 0, 0, sent - began, 0.0, None, None, (), "broken off")
-    gaps = tuple(b - a for a, b in zip(moments, moments[1:], strict=False))
+    gaps = tuple(b - a for a, b in itertools.pairwise(moments))
     return Row(
         completed=True,
         input_tokens=usage.get("prompt_tokens", 0),

@@ -220,7 +220,9 @@ def test_an_address_where_nothing_answers_is_told(tmp_path: Path) -> None:
 
 def test_a_server_that_somebody_else_runs_is_left_alone(tmp_path: Path) -> None:
     with server.start(QUICK, tmp_path) as theirs:
-        with server.start(openai.at(theirs.url, model="synthetic", tokenizer="t"), tmp_path) as seen:
+        with server.start(
+            openai.at(theirs.url, model="synthetic", tokenizer="t"), tmp_path
+        ) as seen:
             assert seen.models() == ["synthetic"]
         theirs.check()
         assert theirs.models() == ["synthetic"]

@@ -20,9 +20,7 @@ from assay.errors import InputError
 
 
 def _stand_in() -> ModuleType:
-    spec = importlib.util.spec_from_file_location(
-        "stand_in", Path(__file__).parent / "stand_in.py"
-    )
+    spec = importlib.util.spec_from_file_location("stand_in", Path(__file__).parent / "stand_in.py")
     assert spec is not None and spec.loader is not None
     module = importlib.util.module_from_spec(spec)
     sys.modules["stand_in"] = module

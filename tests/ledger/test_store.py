@@ -264,6 +264,20 @@ def test_a_running_notebook_writes_nothing_into_the_ledger(
     assert store.live("first-token") == [evidence()]
 
 
+def test_a_running_notebook_sees_other_claims_as_the_ledger_has_them(
+    project: Any,
+    evidence: Build,
+    claim_fields: Build,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    store.save(evidence())
+    project.write("data/claims/other.yml", claim_fields())
+    monkeypatch.setenv(store.STAGING, str(tmp_path / "staging"))
+    store.save(evidence(claim="other"))
+    assert store.live("first-token") == [evidence()]
+
+
 def test_promotion_replaces_what_the_run_no_longer_says(
     project: Any, evidence: Build, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -93,6 +93,17 @@ def test_extrapolation_is_dashed() -> None:
     assert [line.get_linestyle() for line in axes.lines] == ["-", "--"]
 
 
+def test_a_sweep_draws_claims_and_publications_differently() -> None:
+    axes = plot.sweep(
+        {"line": [(1, 1), (2, 2)]},
+        x_label="n [1]",
+        metric="ttft",
+        points=[("claimed", 1, 1)],
+        seen=[("published", 2, 2)],
+    )
+    assert [line.get_marker() for line in axes.lines] == ["None", "s", "D"]
+
+
 def test_a_limit_line_is_dotted_or_dashed_grey_and_the_paper_above_it_is_hatched() -> None:
     axes = plot.roofline({"bf16": [(1, 10), (2, 20)]}, metric="output_throughput")
     assert axes.lines[0].get_color() == plot.LIMIT
@@ -159,3 +170,13 @@ def test_an_axis_is_named_by_a_metric_or_by_words_with_their_unit() -> None:
         "least time [ms]"
     )
     assert "time to first token" in plot.sweep(line, x_label="n [1]", metric="ttft").get_ylabel()
+
+
+def test_ticks_of_a_short_logarithmic_axis_are_plain_numbers() -> None:
+    curves = {"a": [(1.0, 2.0), (10.0, 60.0)]}
+    axes = plot.sweep(curves, x_label="length [tok]", metric="kv_ratio", log_y=True)
+    axes.figure.canvas.draw()
+    every = [*axes.get_yticklabels(), *axes.get_yticklabels(minor=True)]
+    printed = {t.get_text() for t in every if t.get_text()}
+    assert {"2", "5", "10", "20", "50"} <= printed
+    assert not any("\\" in words or "^" in words for words in printed)

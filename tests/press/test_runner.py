@@ -424,3 +424,19 @@ def test_the_output_limit_is_the_one_messages_name() -> None:
 
 def test_the_staging_folder_is_not_the_callers(project: Path) -> None:
     assert store.STAGING not in os.environ
+
+
+def test_measuring_is_asked_of_those_notebooks_that_can_and_has_the_machine_alone(
+    project: Path,
+) -> None:
+    write_notebook(project, "able", [SAVE])
+    file = project / "notebooks" / "able.ipynb"
+    book = json.loads(file.read_text())
+    book["cells"][1]["source"] += "\nmeasure: bool = False  # measure here"
+    file.write_text(json.dumps(book))
+    write_claim(project, "able")
+    _, jobs = runner._plan([], {}, True, None, None, measure=True)
+    alone = {job.claim: (job.alone, job.parameters.get("measure")) for job in jobs}
+    assert alone == {"able": (True, True), "good": (False, None)}
+    _, jobs = runner._plan([], {}, True, None, None)
+    assert not any(job.alone for job in jobs)

@@ -250,7 +250,10 @@ def _counter(recipe: Recipe) -> Callable[[str], int] | None:
     except ImportError:
         return None
     try:
-        tokenizer = AutoTokenizer.from_pretrained(recipe.tokenizer or recipe.model)
+        # The server has fetched what it serves; nothing is fetched twice.
+        tokenizer = AutoTokenizer.from_pretrained(
+            recipe.tokenizer or recipe.model, local_files_only=True
+        )
     except (OSError, ValueError):
         return None
     return lambda text: len(tokenizer(text, add_special_tokens=False)["input_ids"])
@@ -284,7 +287,6 @@ def _answer(
     row: dict[str, Any] = {
         "id": question.id,
         "arm": arm,
-        "level": question.level,
         "question": text,
         "reference": str(question.result),
         "content": reply.content,

@@ -471,8 +471,14 @@ def rows(content: Mapping[str, Any]) -> Iterator[Row]:
             ttft_s=ttft if completed else None,
             latency_s=whole if completed else None,
             itl_s=tuple(itls) if completed else (),
-            error=str(error).strip().splitlines()[-1][:300] if str(error).strip() else "",
+            error="" if completed else _why(str(error)),
         )
+
+
+def _why(error: str) -> str:
+    """Return the last line of a traceback, or what an answer without an error lacked."""
+    lines = error.strip().splitlines()
+    return lines[-1][:300] if lines else "answered without a token"
 
 
 def place_rows(file: Path, labelled: Sequence[tuple[Mapping[str, object], Row]]) -> None:

@@ -52,7 +52,7 @@ class Arm:
 
 ARMS = tuple(
     Arm(f"{where} in {bits} bit", **{key: bits for key in keys})
-    for bits in (8, 4, 3)
+    for bits in (8, 4, 3, 2)
     for where, keys in (
         ("prefill", ("prefill",)),
         ("decode", ("decode",)),

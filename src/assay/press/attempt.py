@@ -77,6 +77,11 @@ class Attempt:
     said: dict[str, Any] = field(default_factory=dict)
 
     @property
+    def alone(self) -> bool:
+        """Whether it needs the machine to itself: it says so, or it measures this time."""
+        return self.source.exclusive or self.parameters.get("measure") is True
+
+    @property
     def seconds(self) -> float:
         """Wall time since the start [s]."""
         return round(time.monotonic() - self.started, 1)

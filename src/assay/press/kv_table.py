@@ -88,19 +88,25 @@ def _size(members: Sequence[Row]) -> str:
 
 
 def _cells(row: Row, name: str) -> dict[str, object]:
-    """Return one model's cells; families without a bounded part have no columns for it."""
-    cells: dict[str, object] = {
-        "model": show.Markdown(f"{row.model}<br><small>{row.layers or row.model_type}</small>"),
-        "assay kv": _mark(row.ours, row.oracle),
-        "vLLM": _plain(row.oracle),
-    }
+    """Return one model's cells; what differs with the length stands below our figure."""
+    ours = [_mark(row.ours, row.oracle)]
     if name in ("Sliding windows and chunks", "States"):
-        cells["growth"] = _mark(row.ours_growth, row.oracle_growth)
-        cells["constant part"] = _mark(row.ours_bounded, row.oracle_bounded, bytes_each=False)
-    return cells | {
+        ours.append(f"growth\u00a0{_mark(row.ours_growth, row.oracle_growth)}")
+        ours.append(
+            f"constant\u00a0{_mark(row.ours_bounded, row.oracle_bounded, bytes_each=False)}"
+        )
+    return {
+        "model": _lines([row.model, row.layers or row.model_type]),
+        "assay kv": _lines(ours),
+        "vLLM": _plain(row.oracle),
         "LMCache": _mark(row.lmcache, row.oracle),
         "GPU_poor": _mark(row.gpu_poor, row.oracle),
     }
+
+
+def _lines(parts: Sequence[str]) -> show.Markdown:
+    """Return one cell of several lines, all but the first in small letters."""
+    return show.Markdown("<br>".join([parts[0], *(f"<small>{x}</small>" for x in parts[1:])]))
 
 
 def _plain(value: int | None) -> str:
@@ -111,13 +117,20 @@ def _mark(found: int | None, right: int | None, *, bytes_each: bool = True) -> s
     """Return a figure with a sign for right or wrong, and how far off it is."""
     if found is None:
         return "—"
-    printed = f"{found:,}" if bytes_each else units.text(found, "B", display="MB")
+    printed = f"{found:,}" if bytes_each else f"{found / 1e6:,.2f}\u00a0MB"
     if right is None:
         return printed
+    # A figure, its sign and its factor must not part at the end of a line.
     if found == right:
-        return f"{printed} {show.GLYPHS['verified']}"
-    far = f" {units.number(found / right, digits=_DIGITS)}×" if right else ""
-    return f"{printed} {show.GLYPHS['disputed']}{far}"
+        return f"{printed}\u00a0{show.GLYPHS['verified']}"
+    far = f"\u00a0{_factor(found / right)}×" if right else ""
+    return f"{printed}\u00a0{show.GLYPHS['disputed']}{far}"
+
+
+def _factor(ratio: float) -> str:
+    """Return how far off a figure is; a wrong one never reads as once the right one."""
+    short = units.number(ratio, digits=_DIGITS)
+    return units.number(ratio, digits=2 * _DIGITS) if short == "1" else short
 
 
 def _sentence(words: str) -> str:

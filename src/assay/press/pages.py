@@ -2,8 +2,8 @@
 
 Owns the printed copies of executed notebooks and claim records under ``book/claims/``
 (git-ignored), the scoreboard, and the two committed texts that must stay current: ``_toc.yml``
-and the score and picture in the README. Does not own prose (``book/``), cards (``show``) or verdicts
-(``judge``).
+and the score and picture in the README. Does not own prose (``book/``), cards (``show``), the
+table of KV caches (``kv_table``) or verdicts (``judge``).
 
 An executed copy is edited in exactly three places: its first heading becomes the claim's title with
 the verdict's glyph, the injected-parameters cell is hidden, and figure names gain the claim's id,

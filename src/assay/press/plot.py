@@ -333,6 +333,7 @@ def sweep(
     metric: str,
     display: str = "",
     points: Sequence[tuple[str, float, float]] = (),
+    seen: Sequence[tuple[str, float, float]] = (),
     solid_until: float | None = None,
     log_x: bool = False,
     log_y: bool = False,
@@ -349,6 +350,8 @@ def sweep(
         Name the vertical axis.
     points : sequence of (label, x, y)
         Claims, drawn as diamonds.
+    seen : sequence of (label, x, y)
+        Published values, drawn as squares.
     solid_until : float, optional
         Beyond this x a curve is extrapolation and dashed.
     log_x, log_y : bool
@@ -372,8 +375,15 @@ def sweep(
         axes.set_xscale("log", base=2)
     if log_y:
         axes.set_yscale("log")
+        low, high = axes.get_ylim()
+        if high / low < 300:  # below two and a half decades, powers of ten alone are too few
+            axes.yaxis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0), numticks=12))
     axes.xaxis.set_major_formatter(FuncFormatter(_plain))
     axes.yaxis.set_major_formatter(FuncFormatter(_plain))
+    axes.yaxis.set_minor_formatter(NullFormatter())
+    for label, x, y in seen:
+        axes.plot(x, y, marker="s", ms=6, color=OTHER, ls="none", zorder=5)
+        _direct(axes, x, y, label)
     for label, x, y in points:
         _diamond(axes, x, y)
         _direct(axes, x, y, label, side="left")

@@ -107,6 +107,7 @@ def run(
     overrides: Mapping[str, str] | None = None,
     jobs: int | None = None,
     force: bool = False,
+    measure: bool = False,
     cell_limit: float | None = None,
     run_limit: float | None = None,
     on_event: Callable[[Event], None] | None = None,
@@ -123,6 +124,9 @@ def run(
         Notebooks at a time; by default one per core.
     force : bool
         Also run what has not changed.
+    measure : bool
+        Set the parameter ``measure`` of every notebook that declares it, so that it measures
+        instead of replaying committed evidence; such a run has the machine to itself.
     cell_limit, run_limit : float, optional
         Wall time one cell and one run may take [s].
     on_event : callable, optional
@@ -142,7 +146,9 @@ def run(
     """
     tell = on_event or (lambda event: None)
     with _alone():
-        outcomes, needed = _plan(selection, overrides or {}, force, cell_limit, run_limit)
+        outcomes, needed = _plan(
+            selection, overrides or {}, force, cell_limit, run_limit, measure=measure
+        )
         for outcome in outcomes:
             tell(Event("end", outcome.claim, outcome.notebook, outcome=outcome))
         if needed:
@@ -228,6 +234,8 @@ def _plan(
     force: bool,
     cell_limit: float | None,
     run_limit: float | None,
+    *,
+    measure: bool = False,
 ) -> tuple[list[Outcome], list[attempt.Attempt]]:
     claims = _selected(selection, store.claims())
     written = set(notebook.names())
@@ -240,8 +248,13 @@ def _plan(
             outcomes.append(Outcome(claim.id, claim.notebook, "not-written", 0.0, ""))
             continue
         source = sources[claim.notebook]
+        measuring = {"measure": "true"} if measure and "measure" in source.parameters else {}
         values = parameter.effective(
-            source.parameters, source.where, claim.id, claim.parameters, overrides
+            source.parameters,
+            source.where,
+            claim.id,
+            claim.parameters,
+            {**measuring, **overrides},
         )
         fixed = inputs.fixed(claim.id, source.text, values, common)
         record = attempt.record(claim.id)
@@ -253,22 +266,19 @@ def _plan(
         ):
             outcomes.append(Outcome(claim.id, claim.notebook, "unchanged", seconds, ""))
             continue
-        limits = (
-            (_MEASURING_CELL_LIMIT, _MEASURING_RUN_LIMIT)
-            if source.exclusive
-            else (_CELL_LIMIT, _RUN_LIMIT)
+        job = attempt.Attempt(
+            claim=claim.id,
+            source=source,
+            parameters=values,
+            fixed=fixed,
+            before=seconds,
+            cell_limit=cell_limit or _CELL_LIMIT,
+            run_limit=run_limit or _RUN_LIMIT,
         )
-        needed.append(
-            attempt.Attempt(
-                claim=claim.id,
-                source=source,
-                parameters=values,
-                fixed=fixed,
-                before=seconds,
-                cell_limit=cell_limit or limits[0],
-                run_limit=run_limit or limits[1],
-            )
-        )
+        if job.alone:
+            job.cell_limit = cell_limit or _MEASURING_CELL_LIMIT
+            job.run_limit = run_limit or _MEASURING_RUN_LIMIT
+        needed.append(job)
     for name in sorted({job.source.name for job in needed}):
         notebook.check_format(sources[name])
     return outcomes, needed
@@ -282,8 +292,8 @@ def _execute(
 ) -> list[Outcome]:
     # The longest first, so that the last one to end ends early; measuring ones one by one, last.
     ordered = sorted(needed, key=lambda job: (-job.before, job.claim))
-    waves = [(jobs, [job for job in ordered if not job.source.exclusive])]
-    waves += [(1, [job]) for job in ordered if job.source.exclusive]
+    waves = [(jobs, [job for job in ordered if not job.alone])]
+    waves += [(1, [job]) for job in ordered if job.alone]
     outcomes: list[Outcome] = []
     for width, wave in waves:
         outcomes += _wave(wave, max(1, width), tell, stop)

@@ -58,9 +58,7 @@ def conserved() -> dict[str, Any]:
     told = setup(blocks=150, prefix_caching=False)
     watched = Watched(told)
     found = run.run(told, mixed(80), STEP, log=True, engine=watched)
-    asked = list(
-        workload.asks(80, workload.lognormal(150, 60, sigma=0.7, most=400, seed=1))
-    )
+    asked = list(workload.asks(80, workload.lognormal(150, 60, sigma=0.7, most=400, seed=1)))
     assert found.log is not None
     return {
         **columns(found),
@@ -88,9 +86,7 @@ def little() -> dict[str, Any]:
         if start <= before and end <= stop:
             area += (running + waiting) * (end - before)
         before = end
-    inside = [
-        (a, b) for a, b in zip(found.arrival, found.last, strict=True) if start <= a < stop
-    ]
+    inside = [(a, b) for a, b in zip(found.arrival, found.last, strict=True) if start <= a < stop]
     span = stop - start
     stay = sum(b - a for a, b in inside) / len(inside)
     return {"in_system": area / span, "rate": len(inside) / span, "stay": stay}

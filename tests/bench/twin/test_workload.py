@@ -56,7 +56,7 @@ def test_lognormal_lengths_have_their_median_and_their_bound() -> None:
 def test_the_published_sample_keeps_its_bound() -> None:
     pairs = list(itertools.islice(w.sharegpt(seed=1, most=2048), 1000))
     assert len(set(pairs)) > 300
-    assert all(0 < p and 0 < o and p + o <= 2048 for p, o in pairs)
+    assert all(p > 0 and o > 0 and p + o <= 2048 for p, o in pairs)
 
 
 def test_an_open_loop_sends_each_request_when_it_arrives() -> None:

@@ -67,6 +67,7 @@ def serve(
         command=(*command, *flags),
         environment=dict(environment or {}),
         counts=COUNTS,
+        devices=recipe.gpus(1),
     )
 
 

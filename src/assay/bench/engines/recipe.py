@@ -11,10 +11,11 @@ import importlib.metadata
 import shutil
 from collections.abc import Mapping
 
+from assay.bench import machine
 from assay.bench.engines import counters
 from assay.errors import InputError
 
-__all__ = ["PORT", "Recipe", "program", "version"]
+__all__ = ["PORT", "Recipe", "gpus", "program", "version"]
 
 # Stands in a command for the port that is chosen at the start.
 PORT = "{port}"
@@ -102,6 +103,11 @@ def version(*distributions: str) -> tuple[str, str]:
         f"{' or '.join(distributions)} is not installed",
         fix="install it where this Python finds it",
     )
+
+
+def gpus(wanted: int) -> int:
+    """Return the number of GPUs an engine will use: as wanted, or 0 on a machine without any."""
+    return wanted if machine.discover(()).devices else 0
 
 
 def program(name: str) -> str:

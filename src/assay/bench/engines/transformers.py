@@ -63,4 +63,5 @@ def serve(
         environment={**added, **(environment or {})},
         metrics="",
         unsupported=_UNKNOWN_FIELDS,
+        devices=recipe.gpus(1),
     )

@@ -24,7 +24,7 @@ from assay.bench.twin.workload import Ask
 from assay.errors import InputError
 from assay.ledger import store
 
-__all__ = ["Engine", "Plan", "Setup", "Tier", "Token", "work_of"]
+__all__ = ["Engine", "Plan", "Setup", "Tier", "Token", "budgets", "work_of"]
 
 #: A request that got a token; with its first, the tokens found cached; whether it was the last.
 Token = tuple[str, tuple[int, int] | None, bool]
@@ -156,6 +156,16 @@ class Plan:
     output: Any
     names: list[str]
     sampled: list[list[int]]
+
+    @property
+    def copies(self) -> int:
+        """Blocks that are copied before the step, because a request must not write to them."""
+        return len(getattr(self.output, "kv_cache_block_copies", None) or ())
+
+    @property
+    def tokens(self) -> dict[str, int]:
+        """Tokens of each request in the step [tok]."""
+        return dict(self.output.num_scheduled_tokens)
 
 
 class Engine:
@@ -346,6 +356,67 @@ class Engine:
                 hits = first and (first.num_local_cached_tokens, first.num_external_cached_tokens)
                 found.append((name, hits, output.finish_reason is not None))
         return found
+
+
+def budgets() -> list[dict[str, str | int]]:
+    """Ask vLLM which step budget it takes when it is told none, for classes of card.
+
+    Returns
+    -------
+    list of dict
+        ``card`` (what the class stands for), ``entry`` and ``budget`` [tok].
+
+    Notes
+    -----
+    vLLM looks at the name and the memory of the card it runs on, so it is shown one. A card's name
+    and memory decide, nothing else.
+    """
+    private.quiet()
+    with private.silence():
+        from vllm.engine import arg_utils
+        from vllm.usage.usage_lib import UsageContext
+
+    entries = {"LLM class": UsageContext.LLM_CLASS, "API server": UsageContext.OPENAI_API_SERVER}
+    real, rows = arg_utils.current_platform, list[dict[str, str | int]]()
+    try:
+        for card, (name, memory) in _CARDS.items():
+            if name:
+                arg_utils.current_platform = _Shown(name, memory)
+            found, _ = arg_utils.EngineArgs.get_batch_defaults(1)
+            rows += [{"card": card, "entry": e, "budget": found[u]} for e, u in entries.items()]
+            arg_utils.current_platform = real
+    finally:
+        arg_utils.current_platform = real
+    return rows
+
+
+#: Class of card -> the name and memory [B] it is shown as; an empty name is the CPU itself.
+_CARDS = {
+    "180 GiB, such as B200": ("NVIDIA B200", 180 * 2**30),
+    "80 GiB, such as H100": ("NVIDIA H100 80GB HBM3", 80 * 2**30),
+    "A100 of 80 GiB": ("NVIDIA A100-SXM4-80GB", 80 * 2**30),
+    "48 GiB or less, such as L40S": ("NVIDIA L40S", 48 * 2**30),
+    "no card, the CPU build": ("", 0),
+}
+
+
+class _Shown:
+    """A platform with one card, for code that asks for its name and memory."""
+
+    def __init__(self, name: str, memory: int) -> None:
+        self._name, self._memory = name, memory
+
+    def get_device_name(self, *_: object) -> str:
+        return self._name
+
+    def get_device_total_memory(self, *_: object) -> int:
+        return self._memory
+
+    def is_tpu(self) -> bool:
+        return False
+
+    def is_cpu(self) -> bool:
+        return False
 
 
 def work_of(

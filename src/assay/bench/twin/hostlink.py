@@ -13,14 +13,13 @@ import time
 from collections.abc import Iterable
 from typing import Any
 
-import torch
-from vllm.v1.kv_offload.base import OffloadingWorker, TransferResult
-from vllm.v1.kv_offload.cpu.spec import CPUOffloadingSpec
+__all__ = ["SPEC", "HostWorker"]
 
-__all__ = ["HostSpec", "HostWorker"]
+#: What vLLM is told to ask this module for; it is made then, since it needs vLLM.
+SPEC = "HostSpec"
 
 
-class HostWorker(OffloadingWorker):  # type: ignore[misc]
+class HostWorker:
     """Copies blocks at once and reports them at the link's pace, first come first served.
 
     Parameters
@@ -36,6 +35,8 @@ class HostWorker(OffloadingWorker):  # type: ignore[misc]
     """
 
     def __init__(self, caches: Any, chunks: int, blocks_per_chunk: int, speed: float) -> None:
+        import torch
+
         self._device = [
             part.tensor.view(torch.int8).view(part.tensor.shape[0], -1) for part in caches.tensors
         ]
@@ -67,7 +68,13 @@ class HostWorker(OffloadingWorker):  # type: ignore[misc]
         last = max((self._flying[j][0] for j in job_ids if j in self._flying), default=0.0)
         time.sleep(max(0.0, last - time.perf_counter()))
 
+    def shutdown(self) -> None:
+        """Forget what is under way."""
+        self._flying.clear()
+
     def _copy(self, job: int, device: Any, host: Any, *, store: bool) -> bool:
+        from vllm.v1.kv_offload.base import TransferResult
+
         moved = 0
         for group, block, slot in self._pairs(device, host):
             for part in self._parts[group]:
@@ -96,13 +103,19 @@ class HostWorker(OffloadingWorker):  # type: ignore[misc]
             chunk += -(-(skip + count) // self._per_chunk)
 
 
-class HostSpec(CPUOffloadingSpec):  # type: ignore[misc]
-    """vLLM's own CPU tier, with a worker that runs here."""
+def __getattr__(name: str) -> Any:
+    if name != SPEC:
+        raise AttributeError(name)
+    from vllm.v1.kv_offload.cpu.spec import CPUOffloadingSpec
 
-    def get_worker(self, kv_caches: Any) -> HostWorker:
-        """Return the worker, made at the first call."""
-        if not self._worker:
-            speed = float(self.extra_config.get("link_bytes_per_s", math.inf))
-            self._worker = HostWorker(kv_caches, self.num_chunks, self.blocks_per_chunk, speed)
-        worker: HostWorker = self._worker
-        return worker
+    class HostSpec(CPUOffloadingSpec):  # type: ignore[misc]
+        """vLLM's own CPU tier, with a worker that runs here."""
+
+        def get_worker(self, kv_caches: Any) -> HostWorker:
+            """Return the worker, made at the first call."""
+            if not hasattr(self, "_ours"):
+                speed = float(self.extra_config.get("link_bytes_per_s", math.inf))
+                self._ours = HostWorker(kv_caches, self.num_chunks, self.blocks_per_chunk, speed)
+            return self._ours
+
+    return HostSpec

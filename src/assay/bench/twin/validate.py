@@ -25,13 +25,25 @@ from pathlib import Path
 from typing import Any
 
 from assay.bench import private
-from assay.bench.twin import run, steptime
+from assay.bench.twin import hostlink, run, steptime
 from assay.bench.twin.engine import Setup, Tier, work_of
 from assay.bench.twin.workload import Ask, open_loop
 from assay.errors import RunError
 from assay.ledger import store
 
-__all__ = ["CASES", "Agreement", "Case", "Real", "agree", "clock", "predict", "real"]
+__all__ = [
+    "CASES",
+    "CLOCKS",
+    "Agreement",
+    "Case",
+    "Real",
+    "agree",
+    "clock",
+    "clock_rows",
+    "predict",
+    "real",
+    "step_rows",
+]
 
 _MARK = "ASSAY-TWIN "
 _BLOCK = 32  # the CPU's attention kernel wants a multiple of it [tok]
@@ -293,8 +305,8 @@ def _serve(asked: dict[str, Any]) -> dict[str, Any]:
             kv_role="kv_both",
             kv_connector_extra_config={
                 "cpu_bytes_to_use": setup.tier.memory,
-                "spec_name": "HostSpec",
-                "spec_module_path": "assay.bench.twin.hostlink",
+                "spec_name": hostlink.SPEC,
+                "spec_module_path": hostlink.__name__,
             },
         )
     engine = LLM(str(checkpoint), **options).llm_engine
@@ -430,6 +442,91 @@ def _cases() -> Sequence[Case]:
 
 #: Rates, lengths, budgets, preemption, prefix sharing and offloading.
 CASES: tuple[Case, ...] = tuple(_cases())
+
+
+def _clocks() -> Sequence[Case]:
+    """Return loads in real time: arrivals in seconds."""
+    from assay.bench.twin import workload
+
+    def load(name: str, count: int, prompt: int, output: int, rate: float, **extra: Any) -> Case:
+        lengths = workload.lognormal(prompt, output, sigma=0.4, most=700, seed=count)
+        times = workload.poisson(rate, seed=count) if rate else None
+        return Case(name, tuple(workload.asks(count, lengths, times)), 1000, **extra)
+
+    return (
+        load("burst of mixed lengths", 60, 200, 40, 0),
+        load("burst of short prompts", 60, 40, 60, 0),
+        load("burst of long prompts", 30, 500, 20, 0),
+        load("burst, long answers", 24, 60, 150, 0),
+        load("burst, few at once", 24, 200, 40, 0, most_running=4),
+        load("burst, narrow budget", 40, 300, 40, 0, budget=128, most_running=64),
+        load("burst, wide budget", 40, 300, 40, 0, budget=2048),
+        load("1 a second", 16, 200, 40, 1),
+        load("4 a second", 40, 200, 40, 4),
+        load("8 a second", 60, 200, 40, 8),
+        load("8 a second, short", 60, 40, 40, 8),
+        load("4 a second, long", 40, 500, 20, 4),
+        load("4 a second, without chunks", 40, 300, 40, 4, chunked=False, budget=1024),
+    )
+
+
+#: The first is what step times are fitted to, the others are predicted.
+CLOCKS: tuple[Case, ...] = tuple(_clocks())
+
+
+def clock_rows(checkpoint: Path, *, seconds: float = 300) -> list[dict[str, str | int | float]]:
+    """Fit step times on one load, predict the others, and lay both beside what was measured.
+
+    Parameters
+    ----------
+    checkpoint : Path
+        A small model.
+    seconds : float
+        Time after which an engine is ended [s].
+
+    Returns
+    -------
+    list of dict
+        One row a load, ``role`` being ``fitted`` or ``predicted``: throughput [tok/s], mean TTFT
+        and mean TPOT [s], predicted and measured.
+    """
+    rows: list[dict[str, str | int | float]] = []
+    model: steptime.Fitted | None = None
+    for case in CLOCKS:
+        measured = clock(case, checkpoint, seconds=seconds)
+        role = "predicted" if model else "fitted"
+        model = model or steptime.Fitted.to(measured.work)
+        found = predict(case, checkpoint, model)
+        rows.append(
+            {
+                "load": case.name,
+                "role": role,
+                "requests": len(case.asks),
+                "rate_measured": measured.output_rate,
+                "rate_predicted": found.output_rate,
+                "ttft_measured_s": measured.mean_ttft(),
+                "ttft_predicted_s": found.mean_ttft(),
+                "tpot_measured_s": measured.mean_tpot(),
+                "tpot_predicted_s": found.mean_tpot(),
+            }
+        )
+    return rows
+
+
+def step_rows(checkpoint: Path, *, seconds: float = 900) -> list[dict[str, str | int | float]]:
+    """Compare the step logs of all cases, one row a case."""
+    found = (agree(case, checkpoint, seconds=seconds) for case in CASES)
+    return [
+        {
+            "workload": one.name,
+            "steps": one.steps,
+            "preemptions": one.preemptions,
+            "host_hits_tok": one.external,
+            "identical": "yes" if one.identical else f"no, from step {one.first_difference}",
+        }
+        for one in found
+    ]
+
 
 if __name__ == "__main__":
     print(_MARK + json.dumps(_serve(json.load(sys.stdin))), flush=True)

@@ -357,7 +357,8 @@ def evidence(claim_id: str) -> dict[str, records.Evidence]:
         found[file.name] = _load_evidence(file)
         _refuse_misfit(owner, found[file.name], shown(file))
     staged = os.environ.get(STAGING)
-    if staged:
+    # A run replaces evidence of its own claim only; of another, a notebook reads the ledger's.
+    if staged and (Path(staged) / claim_id).is_dir():
         fresh = {f.name: _load_evidence(f) for f in listed(Path(staged) / claim_id, "*.json")}
         for name in _superseded(found, fresh, whole_run=True):
             del found[name]
