@@ -180,3 +180,17 @@ def test_ticks_of_a_short_logarithmic_axis_are_plain_numbers() -> None:
     printed = {t.get_text() for t in every if t.get_text()}
     assert {"2", "5", "10", "20", "50"} <= printed
     assert not any("\\" in words or "^" in words for words in printed)
+
+
+def test_compare_shows_losses_as_well_as_gains() -> None:
+    axes = plot.compare(
+        [{"label": "gain", "value": 21.0}, {"label": "loss", "value": -41.0}],
+        metric="throughput_change",
+    )
+    assert axes.get_xlim()[0] < -41
+
+
+def test_a_long_label_is_wrapped_and_not_given_the_figure() -> None:
+    axes = plot.compare([{"label": "word " * 20, "value": 1.0}], metric="throughput")
+    [label] = axes.get_yticklabels()
+    assert "\n" in label.get_text()

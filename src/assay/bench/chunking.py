@@ -15,8 +15,10 @@ from assay.ledger import facts, matched, published, records, store
 from assay.physics import kv, roofline, units
 
 __all__ = [
+    "at",
     "beyond",
     "budgets",
+    "clocks",
     "curve",
     "floor",
     "interference",
@@ -26,6 +28,7 @@ __all__ = [
     "record_chunks",
     "record_defaults",
     "record_floor",
+    "record_predictions",
     "record_prefills",
     "record_sharing",
     "unchunked",
@@ -113,6 +116,53 @@ def record(
             [(pair, pair.ratio) for pair in unchunked()],
             finding="{name}: TTFT without chunks is {value} of that with them ({source}).",
             parameters=parameters,
+        )
+    return saved
+
+
+def record_predictions(
+    claim: records.Claim, names: Sequence[str], *, budget: int, parameters: Parameters
+) -> list[records.Evidence]:
+    """Save the twin's TTFT of the longest prompt, as what it is: a prediction decides nothing.
+
+    Parameters
+    ----------
+    claim : Claim
+        The claim on TTFT; another one gets nothing.
+    names : sequence of str
+        Models and cards, as :func:`curve` takes them.
+    budget : int
+        Tokens a step [tok].
+    parameters : mapping
+        The notebook's.
+    """
+    saved = []
+    for name in names if "ttft-200ms" in {a.id for a in claim.assertions} else ():
+        tokens, seconds = curve(name, budget=budget)[-1]
+        model, _, cards = name.partition(" on ")
+        count, _, gpu = cards.partition(" x ")
+        shown = units.text(seconds, "s", display="ms")
+        saved.append(
+            store.found(
+                claim,
+                "ttft-200ms",
+                basis="simulated",
+                value=seconds,
+                unit="s",
+                method="vLLM's scheduler on a modelled clock",
+                finding=f"Predicted: {tokens:,.0f} tokens of {name} take {shown}.",
+                parameters=parameters,
+                inputs=[_TABLE.format("prefill")],
+                conditions={
+                    "gpu": gpu,
+                    "gpu_count": int(count),
+                    "model": model,
+                    "precision": "w16a16",
+                    "engine": "vllm",
+                    "version": tables.read("budgets")[0]["version"],
+                    "workload": f"1 prompt of {tokens:.0f} tokens, budget {budget}",
+                },
+            )
         )
     return saved
 
@@ -298,6 +348,37 @@ def curve(name: str, *, budget: int) -> list[tuple[float, float]]:
 
 def _name(row: Mapping[str, str]) -> str:
     return f"{row['model']} on {row['gpu_count']} x {row['gpu']}"
+
+
+def at(points: Sequence[tuple[float, float]], where: float) -> float:
+    """Return a curve's value between two of its points, on a straight line in both logarithms.
+
+    Examples
+    --------
+    >>> round(at([(1, 10), (4, 40)], 2), 9)
+    20.0
+    """
+    import numpy as np
+
+    xs, ys = (np.log([p[axis] for p in points]) for axis in (0, 1))
+    return float(np.exp(np.interp(np.log(where), xs, ys)))
+
+
+def clocks() -> list[dict[str, Any]]:
+    """Return the twin's clock over the real engine's, load by load."""
+    rows = []
+    for row in tables.read("clock"):
+        over = {
+            f"{name}, predicted over measured": float(row[f"{key}_predicted{end}"])
+            / float(row[f"{key}_measured{end}"])
+            for name, key, end in (
+                ("throughput", "rate", ""),
+                ("mean TTFT", "ttft", "_s"),
+                ("mean TPOT", "tpot", "_s"),
+            )
+        }
+        rows.append({"load": row["load"], "step times": row["role"], **over})
+    return rows
 
 
 def interference(name: str) -> list[dict[str, float]]:

@@ -191,8 +191,14 @@ def hold(recipe: Recipe, paper: Paper, folder: Path, *, progress: Progress | Non
             )
     rows = [row for block in held for row in block["rows"]]
     merged = folder / "answers.jsonl"
-    store.write(merged, "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows))
+    store.write(merged, "".join(_line(row) for row in rows))
     return Held(merged, _provenance(recipe, held), _gates(paper, held))
+
+
+def _line(row: Mapping[str, Any]) -> str:
+    """Return a row as one JSON line; what is unknown is left out."""
+    known = {key: value for key, value in row.items() if value is not None}
+    return json.dumps(known, ensure_ascii=False, separators=(",", ":")) + "\n"
 
 
 def _named(recipe: Recipe) -> tuple[str, ...]:
@@ -346,6 +352,8 @@ def _gates(paper: Paper, held: Sequence[Mapping[str, Any]]) -> tuple[records.Gat
     counted = [n for block in held for n in block["server_output_tokens"].values()]
     totals = None if None in counted else round(sum(counted))
     orders = {tuple(paper.order(block)) for block in range(paper.blocks)}
+    loads = [block["load_average"] for block in held if block["load_average"] is not None]
+    busy = f"{min(loads):.1f} to {max(loads):.1f}" if loads else "unknown"
     return (
         records.Gate(
             id="all-completed",
@@ -366,6 +374,7 @@ def _gates(paper: Paper, held: Sequence[Mapping[str, Any]]) -> tuple[records.Gat
         records.Gate(
             id="arms-interleaved",
             passed=True,
-            says=f"both arms on each of {len(held)} server starts, in {len(orders)} orders",
+            says=f"both arms on each of {len(held)} server starts, in {len(orders)} orders, "
+            f"at a load average of {busy}",
         ),
     )

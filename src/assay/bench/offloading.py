@@ -18,11 +18,14 @@ from assay.physics import queueing, units
 __all__ = [
     "Effect",
     "Waiting",
+    "bursts",
     "curve",
     "effects",
+    "printed",
     "record",
     "record_arithmetic",
     "record_effects",
+    "record_predictions",
     "record_waiting",
     "waiting",
 ]
@@ -215,13 +218,42 @@ def _printed(metric: str) -> tuple[float, float]:
 _ENDS = ("-baseline", "-offload")
 
 
+def printed() -> list[dict[str, str | float]]:
+    """Return the source's printed pairs: metric, both values with their unit, and the change."""
+    rows: list[dict[str, str | float]] = []
+    for assertion, (metric, _) in _PRINTED.items():
+        before, after = _printed(metric)
+        ends = [_shown(x, assertion) for x in (before, after)]
+        change = queueing.change(before, after)
+        rows.append({"metric": metric, "before": ends[0], "after": ends[1], "change": change})
+    return rows
+
+
+def _shown(value: float, assertion: str) -> str:
+    unit = _PRINTED[assertion][1]
+    return units.text(value, unit, display="ms" if unit == "s" else "", digits=5)
+
+
+def bursts() -> list[published.Row]:
+    """Return published mean TTFTs of bursts of 1,000 prompts of similar lengths [s]."""
+    cells = {c["row"]: c for c in store.published("measurements") if c["claim"] == _GENERAL}
+    return [
+        row
+        for row in published.measurements()
+        if row.id in cells
+        and cells[row.id]["load"].startswith("burst of 1000")
+        and cells[row.id]["comparability"] in ("A", "A-")
+        and row.metric == "ttft"
+    ]
+
+
 def record_arithmetic(claim: records.Claim, *, parameters: Parameters) -> list[records.Evidence]:
     """Save the percentages that follow from the source's printed values."""
     saved = []
-    for assertion, (metric, unit) in _PRINTED.items():
+    for assertion, (metric, _) in _PRINTED.items():
         before, after = _printed(metric)
         value = queueing.change(before, after)
-        ends = [units.text(x, unit, display="ms" if unit == "s" else "") for x in (before, after)]
+        ends = [_shown(x, assertion) for x in (before, after)]
         saved.append(
             store.found(
                 claim,
@@ -312,6 +344,51 @@ def record_waiting(
     )
 
 
+def record_predictions(claim: records.Claim, *, parameters: Parameters) -> list[records.Evidence]:
+    """Save the map's largest predicted gain and loss, as what they are: they decide nothing."""
+    columns = {"throughput-improves": "output_rate", "ttft-improves": "ttft_s"}
+    rows = tables.read("offload")
+    saved = []
+    for assertion, column in columns.items() if claim.id == _GENERAL else ():
+        without = _WITHOUT[column]
+        changes = [(queueing.change(float(r[without]), float(r[column])), r) for r in rows]
+        for value, row in (max(changes, key=_first), min(changes, key=_first)):
+            link = units.text(float(row["link_b_per_s"]), "B/s", display="GB/s")
+            load = f"KV pressure {row['pressure']}, reuse {row['reuse']}, link {link}"
+            count = {"counting": "output"} if column == "output_rate" else {}
+            saved.append(
+                store.found(
+                    claim,
+                    assertion,
+                    basis="simulated",
+                    value=value,
+                    unit="1",
+                    method="vLLM's scheduler and offloading connector on a modelled clock",
+                    finding=f"Predicted: {value:+.1%} with a host tier ({load}).",
+                    parameters=parameters,
+                    inputs=["data/twin/offload.csv"],
+                    conditions={
+                        "gpu": row["gpu"],
+                        "gpu_count": 1,
+                        "model": row["model"],
+                        "precision": "w16a16",
+                        "engine": "vllm",
+                        "version": tables.read("budgets")[0]["version"],
+                        "workload": load,
+                        **count,
+                    },
+                )
+            )
+    return saved
+
+
+def _first(pair: tuple[float, Mapping[str, str]]) -> float:
+    return pair[0]
+
+
+_WITHOUT = {"output_rate": "output_rate_without", "ttft_s": "ttft_without_s"}
+
+
 def curve(column: str, *, reuse: float, link: float) -> list[tuple[float, float]]:
     """Return a predicted relative change against KV pressure [1], [1].
 
@@ -324,7 +401,7 @@ def curve(column: str, *, reuse: float, link: float) -> list[tuple[float, float]
     link : float
         Speed of the link [B/s].
     """
-    without = {"output_rate": "output_rate_without", "ttft_s": "ttft_without_s"}[column]
+    without = _WITHOUT[column]
     return [
         (float(row["pressure"]), queueing.change(float(row[without]), float(row[column])))
         for row in tables.read("offload")

@@ -13,11 +13,22 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from assay.errors import InputError
+from assay.ledger import records, store
 
 if TYPE_CHECKING:
     from assay.bench.measurement import Measurement
 
-__all__ = ["NAMES", "Arm", "Profile", "chunked_prefill", "cpu_offload"]
+__all__ = [
+    "NAMES",
+    "Arm",
+    "Profile",
+    "chunked_prefill",
+    "cpu_offload",
+    "record_effects",
+    "record_ttft",
+]
+
+Parameters = Mapping[str, bool | int | float | str]
 
 NAMES = ("none", "quick", "full")
 #: A start of vLLM with an 8B model from a local disk, graphs captured [s].
@@ -220,3 +231,96 @@ def cpu_offload(profile: str, model: str, *, pool: int = 2 * 10**10) -> Profile:
         blocks=5 if full else 2,
         longest=8192,
     )
+
+
+def record_ttft(
+    claim: records.Claim, measured: Measurement, *, gpu: str, parameters: Parameters
+) -> list[records.Evidence]:
+    """Save the measured TTFT of each prompt length and budget.
+
+    Parameters
+    ----------
+    claim : Claim
+        The claim on TTFT.
+    measured : Measurement
+        Of :func:`chunked_prefill`.
+    gpu : str
+        Id of the card in ``data/hardware``.
+    parameters : mapping
+        The notebook's.
+    """
+    if "ttft-200ms" not in {assertion.id for assertion in claim.assertions}:
+        return []
+    saved = []
+    for arm, load in ((a, x) for a in measured.plan.arms for x in measured.plan.loads):
+        fields = measured.record("ttft", claim_id=claim.id, arm=arm, load=load)
+        tokens = measured.plan.loads[load].input_tokens
+        saved.append(
+            store.found(
+                claim,
+                "ttft-200ms",
+                basis="measured",
+                finding=f"{tokens:,} tokens with {arm} take {fields['value'] * 1e3:,.0f} ms.",
+                parameters=parameters,
+                inputs=[],
+                conditions=_conditions(measured, gpu, f"1 prompt of {tokens} tokens, {arm}"),
+                **fields,
+            )
+        )
+    return saved
+
+
+def record_effects(
+    claim: records.Claim, measured: Measurement, *, gpu: str, parameters: Parameters
+) -> list[records.Evidence]:
+    """Save the measured effect of the host tier on throughput and TTFT, load by load.
+
+    Parameters
+    ----------
+    claim : Claim
+        The general claim; another one gets nothing.
+    measured : Measurement
+        Of :func:`cpu_offload`.
+    gpu : str
+        Id of the card in ``data/hardware``.
+    parameters : mapping
+        The notebook's.
+    """
+    names = {"output_throughput": "throughput-improves", "ttft": "ttft-improves"}
+    asked = {assertion.id for assertion in claim.assertions}
+    saved = []
+    for metric, assertion in names.items():
+        for load in measured.plan.loads if assertion in asked else ():
+            ratio = measured.ratio(metric, "on", "off", load=load)
+            fields = measured.record(metric, claim_id=claim.id, arm="on", load=load)
+            ends = [None if x is None else x - 1 for x in (ratio.low, ratio.high)]
+            fields |= {"value": ratio.value - 1, "low": ends[0], "high": ends[1]}
+            fields |= {"unit": "1", "n": ratio.n, "method": ratio.method}
+            fields["gates"] += measured.gates(metric, arm="off", load=load)
+            count = {"counting": "output"} if metric == "output_throughput" else {}
+            saved.append(
+                store.found(
+                    claim,
+                    assertion,
+                    basis="measured",
+                    finding=f"{metric} {ratio.value - 1:+.1%} with the host tier ({load}).",
+                    parameters=parameters,
+                    inputs=[],
+                    conditions={**_conditions(measured, gpu, load), **count},
+                    **fields,
+                )
+            )
+    return saved
+
+
+def _conditions(measured: Measurement, gpu: str, workload: str) -> dict[str, str | int]:
+    recipe = next(iter(measured.plan.arms.values()))
+    return {
+        "gpu": gpu,
+        "gpu_count": recipe.devices,
+        "model": recipe.model,
+        "precision": "w16a16",
+        "engine": "vllm",
+        "version": recipe.version,
+        "workload": workload,
+    }

@@ -15,7 +15,7 @@ from assay.ledger import metric as metrics
 from assay.ledger import published, records, store
 from assay.physics import units
 
-__all__ = ["Match", "matches", "product", "record"]
+__all__ = ["Match", "matches", "printed", "product", "record"]
 
 _SAME = ("group", "source", "engine", "gpu_stated", "model_stated", "workload", "load")
 
@@ -114,8 +114,24 @@ def matches(metric: str, *, above: str, below: str) -> list[Match]:
     ]
 
 
+def printed(cells: Mapping[str, str]) -> tuple[float, float]:
+    """Return a cell's value and how far it may be off by what was printed [base unit].
+
+    Parameters
+    ----------
+    cells : mapping
+        A row of the table of measurements, as text.
+
+    Returns
+    -------
+    tuple of float
+        The value, and half a unit of its last printed digit or the tolerance the table states.
+    """
+    value, _ = units.to_base(float(cells["value"]), cells["unit"] or "1")
+    return value, _off(cells)
+
+
 def _off(cells: Mapping[str, str]) -> float:
-    """Return half a unit of the last printed digit, or the tolerance the table states."""
     text = cells["value"]
     value, _ = units.to_base(float(text), cells["unit"] or "1")
     if cells["tolerance"]:

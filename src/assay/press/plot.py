@@ -290,7 +290,9 @@ def compare(
     Axes
         The figure's axes.
     """
-    axes = _axes(0.36 * len(rows) + 1.0)
+    names = [textwrap.fill(str(row["label"]), 44) for row in reversed(list(rows))]
+    tallest = max(name.count("\n") + 1 for name in names)
+    axes = _axes((0.36 if tallest == 1 else 0.26 * tallest) * len(rows) + 1.0)
     for y, row in enumerate(reversed(list(rows))):
         kind = row.get("kind", "published")
         if kind == "claim":
@@ -303,12 +305,15 @@ def compare(
         _direct(axes, row.get("high", row["value"]), y, units.number(row["value"]))
     if log:
         _log(axes)
-    else:
+    elif min(float(row.get("low", row["value"])) for row in rows) >= 0:
         axes.set_xlim(left=0)
+        axes.xaxis.set_major_formatter(FuncFormatter(_plain))
+    else:
+        axes.axvline(0, color=INK, lw=0.8, zorder=1)
         axes.xaxis.set_major_formatter(FuncFormatter(_plain))
     _vertical(axes, claim, limit)
     axes.margins(x=0.12)
-    axes.set_yticks(range(len(rows)), [str(r["label"]) for r in reversed(list(rows))])
+    axes.set_yticks(range(len(rows)), names, fontsize=8.5 if tallest > 1 else None)
     axes.set_ylim(-0.7, len(rows) - 0.3)
     axes.tick_params(axis="y", length=0)
     axes.spines["left"].set_visible(False)

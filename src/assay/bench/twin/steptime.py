@@ -287,7 +287,7 @@ class Table:
 
     Examples
     --------
-    >>> Table((1, 101), (0.01, 0.11))(Work(tokens=51))
+    >>> round(Table((1, 101), (0.01, 0.11))(Work(tokens=51)), 9)
     0.06
     """
 

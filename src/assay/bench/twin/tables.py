@@ -17,7 +17,7 @@ from assay.bench.twin import engine, run, steptime, validate, workload
 from assay.errors import InputError
 from assay.ledger import store
 
-__all__ = ["NAMES", "SET_UPS", "make", "read", "text"]
+__all__ = ["NAMES", "SET_UPS", "SHARES", "make", "read", "text"]
 
 #: Model, card and how many cards share each layer.
 SET_UPS = (
@@ -26,6 +26,8 @@ SET_UPS = (
     ("llama-3.1-70b", "a100-sxm-80gb", 4),
     ("llama-3.1-70b", "h100-sxm-80gb", 4),
 )
+#: Shares of peak arithmetic and of bandwidth that the predictions take.
+SHARES = (steptime.SHARE_OF_PEAK, steptime.SHARE_OF_BANDWIDTH)
 _LONGEST = 2**17  # both models' native context [tok]
 _BUDGETS = tuple(2**k for k in range(9, 15))
 _PROMPTS = (*(2**k for k in range(10, 17)), _LONGEST - 16)

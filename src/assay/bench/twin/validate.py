@@ -208,7 +208,7 @@ def agree(case: Case, checkpoint: Path, *, seconds: float = 300) -> Agreement:
 
 
 def clock(case: Case, checkpoint: Path, *, seconds: float = 300) -> Real:
-    """Run a case through the engine in real time; its arrivals are seconds."""
+    """Run a case through the engine; its arrivals are seconds of the engine's processor time."""
     return real(case, checkpoint, in_steps=False, seconds=seconds)
 
 
@@ -340,13 +340,16 @@ def _drive(engine: Any, case: Case, *, in_steps: bool) -> dict[str, Any]:
     waiting = list(case.asks)
     times: dict[str, list[float]] = {}
     arrival = [0.0] * len(waiting)
-    began, stepped = time.perf_counter(), 0.0
+    # Processor time: with one thread it is the time a machine with nothing else to do would take.
+    began, stepped, skipped = time.process_time(), 0.0, 0.0
+
+    def clock_now() -> float:
+        return stepped + skipped if in_steps else time.process_time() - began + skipped
+
     while waiting or engine.has_unfinished_requests():
-        now = stepped if in_steps else time.perf_counter() - began
-        if waiting and not engine.has_unfinished_requests() and waiting[0].arrival > now:
-            if not in_steps:
-                time.sleep(waiting[0].arrival - now)
-            now = stepped = max(stepped, waiting[0].arrival)
+        if waiting and not engine.has_unfinished_requests():
+            skipped += max(0.0, waiting[0].arrival - clock_now())
+        now = clock_now()
         while waiting and waiting[0].arrival <= now:
             ask = waiting.pop(0)
             arrival[ask.number] = ask.arrival
@@ -354,9 +357,9 @@ def _drive(engine: Any, case: Case, *, in_steps: bool) -> dict[str, Any]:
                 max_tokens=ask.output, ignore_eos=True, temperature=0, detokenize=False
             )
             engine.add_request(str(ask.number), {"prompt_token_ids": ask.tokens()}, params)
-        before, count = time.perf_counter(), len(steps)
+        before, count = clock_now(), len(steps)
         outputs = engine.step()
-        after = time.perf_counter()
+        after = clock_now()
         if len(steps) > count:
             stepped += 1
             work[-1] = (work[-1][0], after - before)
@@ -364,7 +367,7 @@ def _drive(engine: Any, case: Case, *, in_steps: bool) -> dict[str, Any]:
             # A request's name is followed by a suffix that the engine adds.
             many = len(output.outputs[0].token_ids)
             known = times.setdefault(output.request_id, [])
-            known.extend([after - began] * (many - len(known)))
+            known.extend([after] * (many - len(known)))
     rows = [times[str(ask.number)] for ask in case.asks]
     return {
         "steps": steps,
@@ -445,7 +448,7 @@ CASES: tuple[Case, ...] = tuple(_cases())
 
 
 def _clocks() -> Sequence[Case]:
-    """Return loads in real time: arrivals in seconds."""
+    """Return loads whose arrivals are in seconds."""
     from assay.bench.twin import workload
 
     def load(name: str, count: int, prompt: int, output: int, rate: float, **extra: Any) -> Case:
