@@ -1,7 +1,7 @@
 """Check how steady a measurement is here, and that vLLM's own command agrees with it.
 
 Measures a small random-weight model on the installed vLLM at concurrency 1, 4 and 16 over five
-blocks, then runs plain ``vllm bench serve`` on as many further server starts, and prints for each
+blocks, runs plain ``vllm bench serve`` on a server start of its own before each, and prints for each
 load the interval, its half width, the gates that fail, and whether the plain figure lies inside.
 
     python benchmarks/measure.py [--blocks N] [--name NAME] [--without-plain]
@@ -21,7 +21,7 @@ import sys
 import time
 from pathlib import Path
 
-from assay.bench import checkpoint, load, measurement
+from assay.bench import checkpoint, load, measurement, protocol
 from assay.bench.engines import recipe, server, vllm
 from assay.ledger import stats
 
@@ -40,28 +40,42 @@ def loads() -> dict[str, load.Load]:
     }
 
 
-def plain(arm: recipe.Recipe, blocks: int, folder: Path) -> dict[str, list[float]]:
-    """Return the output rates that ``vllm bench serve`` prints, one a server start [tok/s]."""
-    found: dict[str, list[float]] = {name: [] for name in loads()}
-    for block in range(blocks):
-        with server.start(arm, folder) as running:
+class Plain:
+    """Runs ``vllm bench serve`` as a person would, before each block of the measurement.
+
+    The two take turns, so that whatever else this machine does meets both alike.
+    """
+
+    def __init__(self, arm: recipe.Recipe, folder: Path) -> None:
+        self.arm, self.folder = arm, folder
+        self.rates: dict[str, list[float]] = {name: [] for name in loads()}
+        self.seconds = 0.0
+
+    def block(self, number: int) -> None:
+        """Start a server and run every load on it."""
+        began = time.monotonic()
+        with server.start(self.arm, self.folder) as running:
             for name, asked in loads().items():
-                result = folder / "plain.json"
-                command = [
-                    *(sys.executable, "-m", "assay.bench.engines.vllm", "bench", "serve"),
-                    *("--backend", "openai", "--base-url", running.url, "--model", arm.model),
-                    *("--dataset-name", "random", "--random-input-len", str(asked.input_tokens)),
-                    *("--random-output-len", str(asked.output_tokens), "--ignore-eos"),
-                    *("--num-prompts", str(asked.requests), "--num-warmups", "4"),
-                    *("--max-concurrency", str(asked.concurrency), "--temperature", "0"),
-                    *("--seed", str(1000 + block), "--disable-tqdm", "--save-result"),
-                    *("--result-dir", str(folder), "--result-filename", result.name),
-                ]
-                environment = {**os.environ, "HF_HUB_OFFLINE": "1", "OMP_NUM_THREADS": "1"}
-                with (folder / "plain.log").open("ab") as log:
-                    subprocess.run(command, check=True, stdout=log, stderr=log, env=environment)
-                found[name].append(json.loads(result.read_text())["output_throughput"])
-    return found
+                self.rates[name].append(self._rate(running, asked, number))
+        self.seconds += time.monotonic() - began
+
+    def _rate(self, running: server.Server, asked: load.Load, number: int) -> float:
+        """Return the output rate that the command writes to its result file [tok/s]."""
+        result = self.folder / "plain.json"
+        command = [
+            *(sys.executable, "-m", "assay.bench.engines.vllm", "bench", "serve"),
+            *("--backend", "openai", "--base-url", running.url, "--model", self.arm.model),
+            *("--dataset-name", "random", "--random-input-len", str(asked.input_tokens)),
+            *("--random-output-len", str(asked.output_tokens), "--ignore-eos"),
+            *("--num-prompts", str(asked.requests), "--num-warmups", "4"),
+            *("--max-concurrency", str(asked.concurrency), "--temperature", "0"),
+            *("--seed", str(1000 + number), "--disable-tqdm", "--save-result"),
+            *("--result-dir", str(self.folder), "--result-filename", result.name),
+        ]
+        environment = {**os.environ, "HF_HUB_OFFLINE": "1", "OMP_NUM_THREADS": "1"}
+        with (self.folder / "plain.log").open("ab") as log:
+            subprocess.run(command, check=True, stdout=log, stderr=log, env=environment)
+        return float(json.loads(result.read_text())["output_throughput"])
 
 
 def main() -> int:
@@ -74,21 +88,28 @@ def main() -> int:
 
     model = str(checkpoint.make())
     arm = vllm.serve(model, weights_kind="random", eager=True, spin=False, max_model_len=4096)
+    plain = Plain(arm, measurement.folder(f"{given.name}-plain"))
+
+    def tell(said: protocol.Progress) -> None:
+        print(f"{said.elapsed:5.0f} s  {said}", flush=True)
+        if said.doing.startswith("starting") and not given.without_plain:
+            plain.block(said.block)
+
     began = time.monotonic()
     found = measurement.measure(
         {"vllm": arm},
         loads(),
         name=given.name,
         blocks=given.blocks,
-        tell=lambda said: print(f"{said.elapsed:5.0f} s  {said}", flush=True),
+        tell=tell,
     )
-    seconds = time.monotonic() - began
+    seconds = time.monotonic() - began - plain.seconds
     met = seconds <= TIME
     print(f"\n{given.blocks} blocks in {seconds:.0f} s (at most {TIME} s)")
     busiest = max(w.watched.load_average or 0.0 for w in found.windows)
     print(f"load average up to {busiest:.1f} on {os.cpu_count()} cores (the engine's own is 2)\n")
 
-    by_hand = {} if given.without_plain else plain(arm, given.blocks, found.folder)
+    by_hand = {} if given.without_plain else plain.rates
     for name in loads():
         rate = found.estimate("output_throughput", load=name)
         assert rate.low is not None and rate.high is not None

@@ -56,8 +56,8 @@ def test_the_numbers_of_the_source_imply_more_than_a_hundred_answers_at_once() -
 
 def test_the_printed_values_keep_their_digits() -> None:
     rows = {row["metric"]: row for row in offloading.printed()}
-    assert rows["output_throughput"]["before"] == "783.09 tok/s"
-    assert rows["ttft"]["after"] == "66,509 ms"
+    assert rows["output tokens per second of the deployment"]["before"] == "783.09 tok/s"
+    assert rows["time to first token"]["after"] == "66,509 ms"
 
 
 def test_the_map_shows_help_harm_and_nothing() -> None:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from assay.bench import study
+from assay.bench import outcome, study
 from assay.bench.exam import Held
 from assay.errors import InputError
 from assay.ledger import records, store
@@ -49,7 +49,7 @@ def test_an_arm_is_compared_question_by_question(tmp_path: Path) -> None:
     held = _held(
         tmp_path / "rows.jsonl", [*_rows("nothing", plain, 0), *_rows("coarse", coarse, 0.25)]
     )
-    (found,) = study.rounding_arms(held)
+    (found,) = outcome.rounding_arms(held)
     assert (found.right, found.asked) == (60, 100)
     assert found.change == pytest.approx(-0.2)
     assert found.low < -0.2 < found.high < 0
@@ -59,7 +59,7 @@ def test_an_arm_is_compared_question_by_question(tmp_path: Path) -> None:
 def test_an_arm_that_does_not_exist_is_refused_with_those_that_do(tmp_path: Path) -> None:
     held = _held(tmp_path / "rows.jsonl", _rows("nothing", [True], 0))
     with pytest.raises(InputError) as caught:
-        study.rounding_arms(held, against="decode in 4 bit")
+        outcome.rounding_arms(held, against="decode in 4 bit")
     assert "nothing" in str(caught.value)
 
 
@@ -87,11 +87,11 @@ def test_levels_are_compared_apart_and_together(tmp_path: Path) -> None:
         for number in range(40)
         for arm in ("on", "off")
     ]
-    found = study.by_level(_held(tmp_path / "rows.jsonl", list(rows)), seed=1)
+    found = outcome.by_level(_held(tmp_path / "rows.jsonl", list(rows)), seed=1)
     assert list(found) == ["level 1", "level 2", "level 3", "all"]
     gains = [found[name]["accuracy"]["difference"] for name in found]
     assert gains == pytest.approx([0.0, 1.0, 1.0, 2 / 3])
-    points = study.plane(found)
+    points = outcome.plane(found)
     assert points[0]["x"] < points[1]["x"] < points[2]["x"]
     assert all(point["x_low"] <= point["x"] <= point["x_high"] for point in points)
 

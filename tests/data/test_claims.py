@@ -33,8 +33,8 @@ PROMISED = [
 
 WORDS = {"any", "unstated", "n/a"}
 # A 70B Llama of unnamed generation: not a model of its own, so it has no file.
-FAMILIES = {"llama-70b"}
-PRECISIONS = {"fp16", "w16a16", "w8a8", "w4a16", "w4a8"}
+FAMILIES = {"llama-shaped, random weights", "llama-70b"}
+PRECISIONS = {"bf16", "fp16", "w16a16", "w8a8", "w4a16", "w4a8"}
 COUNTINGS = {"output", "total", "requests", "lines of code without blanks and comments"}
 
 CLAIMS = {claim.id: claim for claim in store.claims()}

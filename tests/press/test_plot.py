@@ -158,8 +158,8 @@ def test_a_point_without_one_coordinate_becomes_a_tick_at_the_edge_of_the_other(
         metric="accuracy_change",
         log_x=True,
     )
-    ticks = {line.get_marker(): line for line in axes.lines if line.get_marker() in (0, 2)}
-    assert list(ticks[0].get_xdata()) == [axes.get_xlim()[0]]
+    ticks = {line.get_marker(): line for line in axes.lines if line.get_marker() in (1, 2)}
+    assert list(ticks[1].get_xdata()) == [axes.get_xlim()[0]]
     assert list(ticks[2].get_ydata()) == [axes.get_ylim()[0]]
     assert {line.get_marker() for line in axes.lines} >= {"o", "D"}
 

@@ -73,7 +73,8 @@ def put(url: str, body: Mapping[str, object]) -> Reply:
     """
     start = time.monotonic()
     pieces: list[tuple[float, str, str]] = []
-    finish, usage, error = "", {}, ""
+    finish, error = "", ""
+    usage: Mapping[str, Any] = {}
     try:
         for event in _events(url, {**body, "stream": True}):
             usage = event.get("usage") or usage

@@ -7,6 +7,7 @@ those tables (`twin.tables`), documents (`ledger.published`) or verdicts.
 
 from __future__ import annotations
 
+import statistics
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -18,6 +19,7 @@ __all__ = [
     "at",
     "beyond",
     "budgets",
+    "clock_errors",
     "clocks",
     "curve",
     "floor",
@@ -364,21 +366,40 @@ def at(points: Sequence[tuple[float, float]], where: float) -> float:
     return float(np.exp(np.interp(np.log(where), xs, ys)))
 
 
+#: What both clocks are compared on: name, column and the end of the column's name.
+_COMPARED = (
+    ("throughput", "rate", ""),
+    ("mean TTFT", "ttft", "_s"),
+    ("mean TPOT", "tpot", "_s"),
+)
+
+
 def clocks() -> list[dict[str, Any]]:
     """Return the twin's clock over the real engine's, load by load."""
-    rows = []
-    for row in tables.read("clock"):
-        over = {
-            f"{name}, predicted over measured": float(row[f"{key}_predicted{end}"])
-            / float(row[f"{key}_measured{end}"])
-            for name, key, end in (
-                ("throughput", "rate", ""),
-                ("mean TTFT", "ttft", "_s"),
-                ("mean TPOT", "tpot", "_s"),
-            )
+    return [
+        {
+            "load": row["load"],
+            "step times": row["role"],
+            **{
+                f"{name}, predicted over measured": _over(row, key, end)
+                for name, key, end in _COMPARED
+            },
         }
-        rows.append({"load": row["load"], "step times": row["role"], **over})
-    return rows
+        for row in tables.read("clock")
+    ]
+
+
+def clock_errors() -> dict[str, float]:
+    """Return the median absolute relative error over the predicted loads, by column [1]."""
+    rows = [row for row in tables.read("clock") if row["role"] == "predicted"]
+    return {
+        key: statistics.median(abs(_over(row, key, end) - 1) for row in rows)
+        for _, key, end in _COMPARED
+    }
+
+
+def _over(row: Mapping[str, str], key: str, end: str) -> float:
+    return float(row[f"{key}_predicted{end}"]) / float(row[f"{key}_measured{end}"])
 
 
 def interference(name: str) -> list[dict[str, float]]:

@@ -13,6 +13,7 @@ from collections.abc import Mapping, Sequence
 from assay.bench.twin import tables
 from assay.errors import DerivationError
 from assay.ledger import matched, published, records, store
+from assay.ledger import metric as metrics
 from assay.physics import queueing, units
 
 __all__ = [
@@ -225,7 +226,8 @@ def printed() -> list[dict[str, str | float]]:
         before, after = _printed(metric)
         ends = [_shown(x, assertion) for x in (before, after)]
         change = queueing.change(before, after)
-        rows.append({"metric": metric, "before": ends[0], "after": ends[1], "change": change})
+        title = metrics.named(metric).title
+        rows.append({"metric": title, "before": ends[0], "after": ends[1], "change": change})
     return rows
 
 

@@ -11,6 +11,7 @@ the rounded arm writes its own answer, so they do.
 
 from __future__ import annotations
 
+import contextlib
 import copy
 import dataclasses
 from collections import defaultdict
@@ -24,7 +25,7 @@ from assay.errors import InputError
 if TYPE_CHECKING:
     import torch
 
-__all__ = ["ARMS", "Arm", "Model", "caches", "open_model", "rows"]
+__all__ = ["ARMS", "Arm", "Model", "caches", "one_thread", "open_model", "rows"]
 
 _GROUP = 32  # values that share a scale; the width of one head of the small model
 _LONGEST = 80  # more than the longest worked solution [tok]
@@ -76,6 +77,22 @@ class Model:
 
     plain: Any
     tokenizer: Any
+
+
+@contextlib.contextmanager
+def one_thread() -> Iterator[None]:
+    """Run torch on one thread: the same machine then gives the same bits.
+
+    A model this small gains nothing from a second one, and loses much where cores are shared.
+    """
+    import torch
+
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
 
 
 def open_model(folder: Path) -> Model:

@@ -12,70 +12,28 @@ from __future__ import annotations
 
 import dataclasses
 import datetime
-import functools
 import json
-import operator
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from assay.bench import arithmetic, checkpoint, exam, phases, trainer, transfer
 from assay.bench import provenance as machines
-from assay.bench import reasoning as comparison
 from assay.bench.engines import recipe as recipes
 from assay.bench.engines import vllm
 from assay.bench.exam import Held
 from assay.errors import InputError
-from assay.ledger import paired, records, stats, store
+from assay.ledger import records, store
 
-__all__ = [
-    "Rounded",
-    "by_level",
-    "committed",
-    "plane",
-    "reasoning",
-    "record_reasoning",
-    "record_rounding",
-    "rounding",
-    "rounding_arms",
-    "rows",
-]
+__all__ = ["SMALL", "committed", "reasoning", "rounding", "rows"]
 
 Progress = Callable[[str], None]
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class Rounded:
-    """What one arm of the rounding study shows.
-
-    Parameters
-    ----------
-    arm : str
-        What was rounded, and to how many bits.
-    right, asked : int
-        Right answers, and questions [1].
-    change, low, high : float
-        Accuracy minus that of the unrounded model with its paired 90 % interval [1].
-    divergence : float
-        Mean over all places of the answers [nat/tok].
-    same : float
-        Share of places with the same most likely token [1].
-    """
-
-    arm: str
-    right: int
-    asked: int
-    change: float
-    low: float
-    high: float
-    divergence: float
-    same: float
-
-
 # Seed of what is asked; what is trained on never meets it, whatever the seed.
 _SEED = 20260816
-_SMALL_BUDGET, _LARGE_BUDGET = 120, 4096  # longest worked solution of the small model is 72 tokens
-_SMALL = "small model trained here"
+_SMALL_BUDGET, _LARGE_BUDGET = 120, 4096  # no sum with its solution is longer than 72 tokens
+SMALL = "small model trained here"
 _CODED = 100  # caches that are coded; each codec runs over them one by one
 
 
@@ -177,11 +135,12 @@ def rounding(
     file, seen = folder / "rounding.jsonl", folder / "rounding.json"
     if not seen.is_file():
         started = _now()
-        model = phases.open_model(checkpoint_folder)
-        asked = arithmetic.questions(questions, seed=_SEED)
-        answered = phases.rows(model, asked, progress=progress)
-        caches = phases.caches(model, asked[:_CODED])
-        found = [*_columns(answered), *_coded(caches), *_rounded(caches)]
+        with phases.one_thread():
+            model = phases.open_model(checkpoint_folder)
+            asked = arithmetic.questions(questions, seed=_SEED)
+            answered = phases.rows(model, asked, progress=progress)
+            caches = phases.caches(model, asked[:_CODED])
+            found = [*_columns(answered), *_coded(caches), *_rounded(caches)]
         store.write(file, "".join(json.dumps(row) + "\n" for row in found))
         # Written last: it says that the rows are complete.
         made = _provenance(started).model_dump(mode="json")
@@ -297,255 +256,6 @@ def _gates(answered: Sequence[Mapping[str, Any]], asked: int) -> tuple[records.G
             id="lossless", passed=True, says="every coded cache came back as it was, byte by byte"
         ),
     )
-
-
-def rounding_arms(held: Held, *, against: str = "nothing") -> list[Rounded]:
-    """Return every arm of the rounding study against another one.
-
-    Parameters
-    ----------
-    held : Held
-        The study.
-    against : str
-        Arm the changes are relative to; the unrounded model by default.
-
-    Returns
-    -------
-    list of Rounded
-        In the order of the arms; the arm compared with is left out.
-
-    Raises
-    ------
-    InputError
-        When there is no such arm.
-    """
-    arms = {row["arm"]: row for row in rows(held, "arm")}
-    if against not in arms:
-        raise InputError(f"no arm '{against}'", fix=f"use one of {', '.join(arms)}")
-    base = arms[against]
-    found = []
-    for arm, own in arms.items():
-        if arm in (against, "nothing"):
-            continue
-        pairs = list(zip(own["correct"], base["correct"], strict=True))
-        apart = paired.proportion_difference(
-            pairs.count((1, 0)), pairs.count((0, 1)), len(pairs), level=stats.LEVEL
-        )
-        places = sum(own["places"])
-        found.append(
-            Rounded(
-                arm=arm,
-                right=sum(own["correct"]),
-                asked=len(pairs),
-                change=apart.value,
-                low=apart.low,
-                high=apart.high,
-                divergence=sum(map(operator.mul, own["divergence"], own["places"])) / places,
-                same=sum(map(operator.mul, own["same"], own["places"])) / places,
-            )
-        )
-    return found
-
-
-# -- what they show, and keeping it ---------------------------------------------------------------
-
-
-def by_level(held: Held, *, seed: int) -> dict[str, dict[str, Any]]:
-    """Return the comparison of both arms for every level of the questions, and for all.
-
-    Parameters
-    ----------
-    held : Held
-        The exam.
-    seed : int
-        Of the bootstraps.
-
-    Returns
-    -------
-    dict
-        By ``level 1`` and so on, and ``all``: what ``bench.reasoning.compare`` says at 90 %.
-    """
-    on, off = comparison.load(held.file)
-    parts = {"all": (on, off)}
-    for level in arithmetic.LEVELS:
-        own = [[a for a in arm if a.question.startswith(f"{level}-")] for arm in (on, off)]
-        parts = {f"level {level}": (own[0], own[1]), **parts}
-    return {
-        name: comparison.compare(*arms, level=stats.LEVEL, seed=seed)
-        for name, arms in sorted(parts.items(), key=lambda part: (part[0] == "all", part[0]))
-    }
-
-
-def plane(results: Mapping[str, Mapping[str, Any]]) -> list[dict[str, Any]]:
-    """Return the points of a chart of cost against gain.
-
-    Parameters
-    ----------
-    results : mapping
-        From :func:`by_level`.
-
-    Returns
-    -------
-    list of dict
-        For ``plot.scatter``: tokens per answer, on over off [1], and change of accuracy [pp].
-    """
-    found = []
-    for name, result in results.items():
-        cost, gain = result["ratios"]["output_tokens_per_answer"], result["accuracy"]
-        found.append(
-            {
-                "label": name,
-                "kind": "evidence",
-                "x": cost["value"],
-                "x_low": cost["low"],
-                "x_high": cost["high"],
-                "y": 100 * gain["difference"],
-                "y_low": 100 * gain["low"],
-                "y_high": 100 * gain["high"],
-            }
-        )
-    return found
-
-
-def _record(
-    claim: records.Claim,
-    assertion: str,
-    held: Held,
-    *,
-    conditions: Mapping[str, str | int],
-    parameters: Mapping[str, bool | int | float | str],
-    **numbers: Any,
-) -> records.Evidence:
-    """Save a measurement of the model named in the conditions, on the processor."""
-    scope = claim.assertion(assertion).scope
-    place: dict[str, str | int] = {
-        "gpu": "none",
-        "gpu_count": 0,
-        "precision": "w16a16",
-        "engine": held.provenance.engine,
-        "version": held.provenance.engine_version,
-        "workload": "generated sums",
-        **conditions,
-    }
-    return store.found(
-        claim,
-        assertion,
-        basis="measured",
-        unit="1",
-        parameters=parameters,
-        inputs=[f"data/claims/{claim.id}.yml"],
-        conditions={key: v for key, v in place.items() if getattr(scope, key) != "n/a"},
-        provenance=held.provenance,
-        gates=held.gates,
-        samples=store.keep_samples(claim.id, held.file),
-        **numbers,
-    )
-
-
-def record_reasoning(
-    claim: records.Claim,
-    held: Held,
-    result: Mapping[str, Any],
-    *,
-    parameters: Mapping[str, bool | int | float | str],
-    model: str = "",
-) -> list[records.Evidence]:
-    """Save what the exam measured beside the assertions about the author's own set-up.
-
-    Parameters
-    ----------
-    claim : Claim
-        The claim.
-    held : Held
-        The exam.
-    result : mapping
-        The comparison over all questions.
-    parameters : mapping
-        The notebook's parameters.
-    model : str
-        Folder or hub id; the small trained model when empty.
-    """
-    named = Path(model).name if model else _SMALL
-    starts = result["rates"]["server_starts"]
-    saved = []
-    for assertion in claim.assertions:
-        if assertion.headline or assertion.metric not in ("throughput_ratio", "accuracy_change"):
-            continue
-        keep = functools.partial(_record, claim, assertion.id, held, parameters=parameters)
-        if assertion.metric == "accuracy_change":
-            gain = result["accuracy"]
-            saved.append(
-                keep(
-                    conditions={"model": named},
-                    value=gain["difference"],
-                    low=gain["low"],
-                    high=gain["high"],
-                    n=starts,
-                    method=f"paired over {gain['questions']} questions, 90 %; {gain['method']}",
-                    finding=f"The {named} is right {100 * gain['difference']:+.1f} pp more often "
-                    "with reasoning on.",
-                )
-            )
-            continue
-        for name, counting, words in (
-            ("tok_per_s", "output", "output tokens"),
-            ("requests_per_s", "requests", "requests"),
-        ):
-            rate = result["rates"][name]
-            saved.append(
-                keep(
-                    conditions={"model": named, "counting": counting},
-                    value=rate["value"],
-                    low=rate["low"],
-                    high=rate["high"],
-                    n=starts,
-                    method=f"{rate['method']} over {rate['n']} server starts",
-                    finding=f"The {named} gives {rate['value']:.1%} of the {words} per second "
-                    "with reasoning on.",
-                )
-            )
-    return saved
-
-
-def record_rounding(
-    claim: records.Claim,
-    held: Held,
-    *,
-    bits: int,
-    parameters: Mapping[str, bool | int | float | str],
-) -> list[records.Evidence]:
-    """Save accuracy with prefill rounded minus that with decode rounded, where it is claimed.
-
-    Parameters
-    ----------
-    claim : Claim
-        The claim; only its assertions about a change of accuracy are concerned.
-    held : Held
-        The rounding study.
-    bits : int
-        Width at which the phases are compared [1].
-    parameters : mapping
-        The notebook's parameters.
-    """
-    arms = rounding_arms(held, against=f"decode in {bits} bit")
-    (apart,) = [arm for arm in arms if arm.arm == f"prefill in {bits} bit"]
-    return [
-        _record(
-            claim,
-            assertion.id,
-            held,
-            conditions={"model": _SMALL, "precision": f"w{bits}a{bits}"},
-            parameters=parameters,
-            value=apart.change,
-            low=apart.low,
-            high=apart.high,
-            method=f"paired over {apart.asked} questions, 90 %; one run",
-            finding=f"The {_SMALL} is right {100 * apart.change:+.1f} pp more often with prefill "
-            f"rounded to {bits} bits than with decode rounded so.",
-        )
-        for assertion in claim.assertions
-        if assertion.metric == "accuracy_change"
-    ]
 
 
 # -- replay ---------------------------------------------------------------------------------------

@@ -474,12 +474,12 @@ def record_printed(
 def gains(
     curves: Mapping[str, Sequence[tuple[float, float]]], first: str, second: str
 ) -> list[float]:
-    """Return how much higher the second card's limits are, at equal batch [1].
+    """Return how much higher the second card's limits are, at equal format and batch [1].
 
     Parameters
     ----------
     curves : mapping of str to sequence of (batch, rate)
-        Limits; what follows the card's name must be equal, as in ``a100, limit``.
+        Limits, named by card and number format as in ``a100, w8a8``.
     first, second : str
         Cards as the names begin.
 

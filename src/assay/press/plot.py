@@ -446,7 +446,7 @@ def scatter(
     for point in points:
         colour, _ = _look(point)
         if point["x"] is None:
-            axes.plot(left, point["y"], marker=0, ms=14, mew=2, color=colour, ls="none")
+            axes.plot(left, point["y"], marker=1, ms=14, mew=2, color=colour, ls="none")
         elif point["y"] is None:
             axes.plot(point["x"], bottom, marker=2, ms=14, mew=2, color=colour, ls="none")
             if point.get("label"):
