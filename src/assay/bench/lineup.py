@@ -197,7 +197,7 @@ def _engine_rows(found: measurement.Measurement, arm: str, model: Path) -> list[
     rows: list[dict[str, object]] = []
     for window in found.of(arm=arm):
         for name, unit in QUANTITIES.items():
-            failed = [gate.id for gate in found.gates(name, arm=arm) if not gate.passed]
+            gates = [gate for gate in found.gates(name, arm=arm) if not gate.passed]
             load_average = window.watched.load_average
             rows.append(
                 {
@@ -210,7 +210,7 @@ def _engine_rows(found: measurement.Measurement, arm: str, model: Path) -> list[
                     "unit": unit,
                     "completed": window.completed,
                     "load_average": "" if load_average is None else f"{load_average:.2f}",
-                    "failed_gates": " ".join(failed),
+                    "failed_gates": "; ".join(f"{gate.id}: {gate.says}" for gate in gates),
                     "flags": flags,
                     **_place(),
                 }

@@ -61,8 +61,8 @@ def _roof(rows: Sequence[Mapping[str, str]]) -> str:
     loads = [float(r["load_average"]) for r in rows if r["load_average"]]
     return (
         "Each figure is the best of ten tries, since a limit is what can be reached at all. The "
-        f"machine was shared: its load average was {min(loads):.1f} to {max(loads):.1f}, so the "
-        "true roof lies higher, and every share below is an upper one.\n\n" + show.table(table).text
+        f"machine was shared: its load average was {min(loads):.1f} to {max(loads):.1f}, which "
+        "held down the roof and the engines alike.\n\n" + show.table(table).text
     )
 
 
@@ -108,7 +108,7 @@ def _engines(rows: Sequence[Mapping[str, str]]) -> str:
         for line in sorted(lineup.lines(rows), key=lambda line: (line.quantity, line.engine))
     ]
     return (
-        "One value a server start, of the order in which they ran. The share is that of the "
+        "One value a server start, in the order of blocks. The share is that of the "
         "median. Time to first token includes the wait for the other prompts in flight, which the "
         "limit leaves out.\n\n" + show.table(table).text
     )
@@ -122,7 +122,6 @@ def _record(rows: Sequence[Mapping[str, str]]) -> str:
     first = rows[0]
     started = sorted(row["started"] for row in rows)
     flags = {row["subject"]: row["flags"] for row in rows if row["subject"] != "roof"}
-    failed = sorted({gate for row in rows for gate in row["failed_gates"].split()})
     asked = lineup.LOAD.requests
     short = [r for r in rows if r["completed"] and int(r["completed"]) < asked]
     lines = [
@@ -130,7 +129,20 @@ def _record(rows: Sequence[Mapping[str, str]]) -> str:
         f"- **When.** {started[0]} to {started[-1]}, commit `{first['commit']}`.",
         *(f"- **{name}.** `{given}`" for name, given in flags.items()),
         f"- **Packages.** {first['packages'].replace(' ', ', ')}.",
-        f"- **Gates.** {'All passed' if not failed else 'Not passed: ' + ', '.join(failed)}; "
-        f"{'every request was answered' if not short else 'some requests failed'}.",
+        f"- **Requests.** {'Every one was answered' if not short else 'Some failed'}.",
+        *_gates(rows),
     ]
     return "\n".join(lines)
+
+
+def _gates(rows: Sequence[Mapping[str, str]]) -> list[str]:
+    """Return what did not pass, by engine, each once; a verdict would not use such a number."""
+    found: dict[str, dict[str, None]] = {}
+    for row in rows:
+        if row["subject"] != "roof":
+            said = dict.fromkeys(filter(None, row["failed_gates"].split("; ")))
+            found.setdefault(row["subject"], {}).update(said)
+    return [
+        f"- **Gates of {name}.** {'Not passed: ' + '; '.join(said) if said else 'All passed'}."
+        for name, said in found.items()
+    ]

@@ -3,7 +3,7 @@
 Owns the printed copies of executed notebooks and claim records under ``book/claims/``
 (git-ignored), the scoreboard, and the two committed texts that must stay current: ``_toc.yml``
 and the score and picture in the README. Does not own prose (``book/``), cards (``show``), the
-table of KV caches (``kv_table``) or verdicts (``judge``).
+tables of KV caches (``kv_table``) and of engines here (``lineup_table``), or verdicts (``judge``).
 
 An executed copy is edited in exactly three places: its first heading becomes the claim's title with
 the verdict's glyph, the injected-parameters cell is hidden, and figure names gain the claim's id,
@@ -24,7 +24,7 @@ from typing import Any
 
 from assay.errors import RunError
 from assay.ledger import judge, records, store
-from assay.press import kv_table, show
+from assay.press import kv_table, lineup_table, show
 
 __all__ = [
     "GROUPS",
@@ -50,7 +50,7 @@ GROUPS: tuple[tuple[str, tuple[str, ...]], ...] = (
 )
 
 _READ = ("how-to-read", "possible", "method")
-_REFERENCE = ("kv-table", "glossary", "corrections", "status")
+_REFERENCE = ("kv-table", "engines-here", "glossary", "corrections", "status")
 
 
 def verdicts() -> dict[str, judge.Verdict]:
@@ -137,6 +137,7 @@ def print_pages(*, only_ledger: bool = False) -> list[Path]:
     wanted[folder / "_scoreboard.md"] = scoreboard_table(claims, judged)
     wanted[folder / "_status.md"] = _status_table(claims)
     wanted[folder / "_kv_table.md"] = kv_table.text()
+    wanted[folder / "_engines_here.md"] = lineup_table.text()
     wanted[store.path("_toc.yml")] = toc_text(claims, judged)
     readme = store.path("README.md")
     if readme.is_file():

@@ -182,13 +182,16 @@ def effect(assertion: records.Assertion, finding: judge.Finding) -> str:
     if finding.high is not None and finding.high < low:
         ratio = low / finding.high if finding.high > 0 else float("inf")
         least = "at least " if "bound" in finding.basis else ""
-        return (
-            f"overstated {least}{units.number(ratio, digits=2)}×" if ratio < 1e6 else "overstated"
-        )
+        return f"overstated {least}{_times(ratio)}" if ratio < 1e6 else "overstated"
     if finding.low is not None and finding.low > high:
         ratio = finding.low / high if high > 0 else float("inf")
-        return f"understated {units.number(ratio, digits=2)}×" if ratio < 1e6 else "understated"
+        return f"understated {_times(ratio)}" if ratio < 1e6 else "understated"
     return "does not hold"
+
+
+def _times(ratio: float) -> str:
+    """Write a ratio with enough digits that it never reads as one."""
+    return f"{units.number(ratio, digits=2 if ratio >= 1.2 else 4)}×"
 
 
 def _basis_words(basis: str) -> str:

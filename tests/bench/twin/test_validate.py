@@ -8,9 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from assay.bench import private
+from assay.bench import checkpoint, private
 from assay.bench.twin import validate
 from assay.errors import RunError
+from assay.ledger import store
 
 WHY_NOT = private.absent()
 needs_engine = pytest.mark.skipif(bool(WHY_NOT), reason=f"{WHY_NOT}: no engine to lay it beside")
@@ -78,10 +79,17 @@ def test_each_step_is_the_same_in_all_cases(tmp_path: Path) -> None:
 @pytest.mark.engine
 @needs_engine
 def test_an_engine_that_takes_too_long_is_ended(tmp_path: Path) -> None:
+    store.write(tmp_path / "config.json", store.json_text(checkpoint.SMALL.config()))
     with pytest.raises(RunError, match=r"did not finish 'few at once' in 0\.5 s"):
-        validate.real(
-            next(c for c in validate.CASES if c.name == "few at once"),
-            tmp_path,
-            in_steps=True,
-            seconds=0.5,
-        )
+        validate.real(_few(), tmp_path, in_steps=True, seconds=0.5)
+
+
+@pytest.mark.engine
+@needs_engine
+def test_an_engine_without_a_model_says_why_in_a_sentence(tmp_path: Path) -> None:
+    with pytest.raises(RunError, match=r"did not serve 'few at once'.*config\.json"):
+        validate.real(_few(), tmp_path, in_steps=True, seconds=120)
+
+
+def _few() -> validate.Case:
+    return next(case for case in validate.CASES if case.name == "few at once")
