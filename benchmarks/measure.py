@@ -1,8 +1,8 @@
 """Check how steady a measurement is here, and that vLLM's own command agrees with it.
 
 Measures a small random-weight model on the installed vLLM at concurrency 1, 4 and 16 over five
-blocks, runs plain ``vllm bench serve`` on a server start of its own before each, and prints for each
-load the interval, its half width, the gates that fail, and whether the plain figure lies inside.
+blocks, runs plain ``vllm bench serve`` on a server start of its own before each, and prints for
+each load the interval, its half width, the gates that fail, and whether the plain figure is in it.
 
     python benchmarks/measure.py [--blocks N] [--name NAME] [--without-plain]
 

@@ -141,7 +141,7 @@ def test_history_only_grows(project: Path) -> None:
 @pytest.mark.parametrize(
     ("old", "new", "parts"),
     [
-        ("title:", "titel:", ("kv-cache-formula.yml", "titel")),
+        ("title:", "titlex:", ("kv-cache-formula.yml", "titlex")),
         ("unit: GB", "unit: ms", ("ms", "kv_bytes")),
         ("low: 10.735", "low: 10.9", ("band",)),
         ("headline: true", "headline: off", ("headline",)),
@@ -276,9 +276,9 @@ def test_check_passes_on_the_committed_data() -> None:
 
 def test_check_names_every_problem_and_exits_with_2(project: Path) -> None:
     claim = project / "data" / "claims" / "kv-cache-formula.yml"
-    claim.write_text(claim.read_text().replace("title:", "titel:", 1))
+    claim.write_text(claim.read_text().replace("title:", "titlex:", 1))
     done = assay("check", str(project / "data"), root=project)
     assert done.returncode == 2
     assert "kv-cache-formula.yml" in done.stdout
-    assert "titel" in done.stdout
+    assert "titlex" in done.stdout
     assert "Traceback" not in done.stderr

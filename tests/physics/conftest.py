@@ -63,7 +63,7 @@ def _models() -> list[dict[str, Any]]:
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
-    """Run a test once for every shape: ``known_shape`` all, ``mistaken`` with a known wrong figure."""
+    """Run a test once a shape: ``known_shape`` all, ``mistaken`` with a known wrong figure."""
     chosen = {
         "known_shape": lambda row: True,
         "growing": lambda row: bool(row["all"]),
