@@ -84,3 +84,12 @@ def test_no_tracked_text_names_a_registry_or_a_home() -> None:
             continue
         found = registry.findall((ROOT / name).read_text("utf-8", errors="replace"))
         assert not found, f"{name}: {found}"
+
+
+def test_every_command_named_in_prose_exists() -> None:
+    source = (ROOT / "src" / "assay" / "cli.py").read_text("utf-8")
+    defined = set(re.findall(r"@app\.command\([^)]*\)\ndef (\w+)", source))
+    pages = [*ROOT.glob("*.md"), *(ROOT / "book").glob("*.md"), *ROOT.glob("notebooks/*.ipynb")]
+    for page in pages:
+        named = set(re.findall(r"`(?:\.venv/bin/)?assay ([a-z]+)", page.read_text("utf-8")))
+        assert named <= defined, page.name
