@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from pathlib import Path
 
 import pytest
@@ -152,3 +153,20 @@ def test_every_statement_is_about_an_assertion_and_names_a_source() -> None:
         assert store.claim(row["claim"]).assertion(row["assertion"])
         assert row["source"] in sources
         assert row["finding"].endswith(".")
+
+
+def test_the_nearest_published_deployments_come_first() -> None:
+    found = rates.resembling(published.measurements(), 3500, gpu=A100, parameters=68.98e9, most=5)
+    gaps = [abs(math.log(total / 3500)) for _, _, total in found]
+    assert gaps == sorted(gaps)
+    # LMDeploy 0.2.0 documentation: 3,468 input and output tokens per second on four A100.
+    [total] = [t for row, counting, t in found if (row.gpu_count, counting) == (4, "total")][:1]
+    assert total == pytest.approx(3468, rel=0.001)
+
+
+def test_a_resemblance_is_of_the_same_card_and_size() -> None:
+    for row, _, _ in rates.resembling(
+        published.measurements(), 2800, gpu=A100, parameters=68.98e9, most=10
+    ):
+        assert row.gpu == A100
+        assert row.params == pytest.approx(69, rel=0.1)

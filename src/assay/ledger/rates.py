@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import dataclasses
 import itertools
+import math
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
@@ -31,6 +32,7 @@ __all__ = [
     "record_bounds",
     "record_orders",
     "record_published",
+    "resembling",
 ]
 
 Parameters = Mapping[str, bool | int | float | str]
@@ -321,6 +323,42 @@ def beside(
         and not row.metric.startswith(("decode", "prefill"))
     ]
     return sorted(near, key=lambda row: (-(row.total_per_gpu or 0.0), row.id))
+
+
+def resembling(
+    rows: Iterable[published.Row], value: float, *, gpu: str, parameters: float, most: int = 3
+) -> list[tuple[published.Row, str, float]]:
+    """Return the published deployments whose rate comes nearest to a claimed one.
+
+    Parameters
+    ----------
+    rows : iterable of Row
+        All published measurements.
+    value : float
+        The claimed rate [tok/s].
+    gpu : str
+        Device id; any number of devices.
+    parameters : float
+        Model size [1]; rows within 10 % are taken.
+    most : int
+        How many to return.
+
+    Returns
+    -------
+    list of (Row, str, float)
+        The row, which tokens it counts (``output`` or ``total``), and the rate of its whole
+        deployment [tok/s], the nearest ratio first. A resemblance is an inference about what may
+        have been run, never evidence.
+    """
+    found = []
+    for row in rows:
+        near = row.params is not None and abs(row.params * 1e9 / parameters - 1) < 0.1
+        if row.gpu != gpu or not near or row.gpu_count is None or row.comparability == "C":
+            continue
+        for counting, each in (("output", row.output_per_gpu), ("total", row.total_per_gpu)):
+            if each:
+                found.append((row, counting, each * row.gpu_count))
+    return sorted(found, key=lambda f: (abs(math.log(f[2] / value)), f[0].id))[:most]
 
 
 def record_published(
