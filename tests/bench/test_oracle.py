@@ -181,5 +181,5 @@ def test_an_unknown_version_of_the_engine_is_refused_in_words(
 ) -> None:
     monkeypatch.setattr(private, "version", lambda: ("vllm", "0.99.0"))
     assert private.absent() == (
-        "vllm 0.99.0 is installed; its internals are known here for 0.32, 0.33 only"
+        "vllm 0.99.0 is installed; its internals are known here for 0.31, 0.32, 0.33 only"
     )
