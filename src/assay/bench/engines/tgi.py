@@ -1,7 +1,8 @@
 """TGI: Text Generation Inference.
 
-Owns its command line and counters. Flags and names from its documentation, checked on 2026-11-30
-against 3.3; not run here, since it is no Python package.
+Owns its command line and counters. Flags and names are as commonly used with 3.x; they were neither
+run nor read against an installation, since it is no Python package. Verify them before trusting a
+run.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """TensorRT-LLM: ``trtllm-serve`` on NVIDIA GPUs.
 
-Owns its command line. Flags from its documentation, checked on 2026-11-30 against 1.2; not run
-here. Its ``/metrics`` is a list of iterations and no Prometheus text, so token totals rest on what
+Owns its command line. Flags are as commonly used with 1.x; they were neither run nor read against
+an installation. Verify them before trusting a run. Its ``/metrics`` is a list of iterations and no Prometheus text, so token totals rest on what
 each answer reports.
 """
 
