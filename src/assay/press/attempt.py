@@ -284,11 +284,11 @@ def _last_words(log: Path) -> str:
 
 def end(job: Attempt) -> None:
     """Kill what still runs of a run, and remove its folder."""
-    from assay.press import kernel
+    from assay.bench.engines.process import end_tree
 
     assert job.process is not None and job.process.stdin is not None
     if job.process.poll() is None:
-        kernel.end_tree(job.process.pid, itself=True)
+        end_tree(job.process.pid, itself=True)
         job.process.wait()
     for pipe in (job.process.stdin, job.output):
         with contextlib.suppress(BrokenPipeError):

@@ -15,12 +15,11 @@ import os
 import sys
 from typing import Any, ClassVar
 
-import psutil
 from jupyter_client.kernelspec import KernelSpec, KernelSpecManager
 from jupyter_client.manager import AsyncKernelManager
 from traitlets import default
 
-__all__ = ["SOCKETS", "SOCKET_PATH_LIMIT", "SocketKernelManager", "adopt_orphans", "end_tree"]
+__all__ = ["SOCKETS", "SOCKET_PATH_LIMIT", "SocketKernelManager", "adopt_orphans"]
 
 # Environment variable that names the folder for the sockets.
 SOCKETS = "ASSAY_SOCKETS"
@@ -70,40 +69,11 @@ class SocketKernelManager(AsyncKernelManager):
 
 
 def adopt_orphans() -> None:
-    """Become the parent of descendants whose own parent ends, so that `end_tree` finds them.
+    """Become the parent of descendants whose own parent ends, so that
+    ``bench.engines.process.end_tree`` finds them.
 
     Does nothing where the system cannot do it (anything but Linux).
     """
     if sys.platform == "linux":
         with contextlib.suppress(OSError, AttributeError):
             ctypes.CDLL(None).prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
-
-
-def end_tree(pid: int, *, itself: bool) -> None:
-    """Kill all descendants of a process, and the process itself if asked.
-
-    Parameters
-    ----------
-    pid : int
-        Root of the tree.
-    itself : bool
-        Whether the root goes too, after its descendants, so that none is orphaned.
-    """
-    with contextlib.suppress(psutil.NoSuchProcess):
-        top = psutil.Process(pid)
-        for _ in range(5):  # a process may start another while it is being killed
-            children = [p for p in top.children(recursive=True) if _running(p)]
-            if not children:
-                break
-            for child in children:
-                with contextlib.suppress(psutil.NoSuchProcess):
-                    child.kill()
-            psutil.wait_procs(children, timeout=1)
-        if itself:
-            top.kill()
-
-
-def _running(process: psutil.Process) -> bool:
-    with contextlib.suppress(psutil.NoSuchProcess):
-        return bool(process.status() != psutil.STATUS_ZOMBIE)
-    return False

@@ -24,6 +24,7 @@ import threading
 from pathlib import Path
 from typing import Any, NoReturn
 
+from assay.bench.engines import process
 from assay.errors import RunError
 from assay.ledger import store
 from assay.press import kernel, scrub
@@ -105,7 +106,7 @@ def main() -> None:
             _inspect(job)
             text = _text(job)
         finally:
-            kernel.end_tree(os.getpid(), itself=False)
+            process.end_tree(os.getpid(), itself=False)
         _require_evidence(job)
         store.write(job.folder / "executed.ipynb", text)
         job.tell(event="done")
@@ -121,7 +122,7 @@ def _follow_runner() -> None:
 
 
 def _end() -> NoReturn:
-    kernel.end_tree(os.getpid(), itself=False)
+    process.end_tree(os.getpid(), itself=False)
     os._exit(1)
 
 

@@ -1,8 +1,8 @@
 """TensorRT-LLM: ``trtllm-serve`` on NVIDIA GPUs.
 
 Owns its command line. Flags are as commonly used with 1.x; they were neither run nor read against
-an installation. Verify them before trusting a run. Its ``/metrics`` is a list of iterations and no Prometheus text, so token totals rest on what
-each answer reports.
+an installation. Verify them before trusting a run. Its ``/metrics`` is a list of iterations and no
+Prometheus text, so token totals rest on what each answer reports.
 """
 
 from __future__ import annotations
