@@ -71,7 +71,8 @@ class SocketKernelManager(AsyncKernelManager):
 def adopt_orphans() -> None:
     """Become the parent of descendants whose own parent ends.
 
-    So ``bench.engines.process.end_tree`` finds them. Does nothing where the system cannot do it (anything but Linux).
+    So ``bench.engines.process.end_tree`` finds them. Does nothing where the system cannot do it
+    (anything but Linux).
     """
     if sys.platform == "linux":
         with contextlib.suppress(OSError, AttributeError):
