@@ -170,3 +170,19 @@ def test_a_resemblance_is_of_the_same_card_and_size() -> None:
     ):
         assert row.gpu == A100
         assert row.params == pytest.approx(69, rel=0.1)
+
+
+def test_more_cards_never_close_a_reading(claim: records.Claim, limits: object) -> None:
+    found = rates.by_devices(
+        claim.assertion("tensorrt-llm-rate"),
+        limits,  # type: ignore[arg-type]
+        facts.device(store.hardware(A100)),
+    )
+    by_reading: dict[tuple[object, object], list[bool]] = {}
+    for _, reading in found:
+        key = (reading.precision, reading.counting)
+        by_reading.setdefault(key, []).append(reading.possible)
+    for opened in by_reading.values():
+        assert opened == sorted(opened)
+    assert not by_reading["w16a16", "total"][0]
+    assert by_reading["w16a16", "total"][-1]

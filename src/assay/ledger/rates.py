@@ -23,6 +23,7 @@ from assay.physics import rate as rates
 __all__ = [
     "Load",
     "beside",
+    "by_devices",
     "claimed",
     "limit_curve",
     "load",
@@ -146,6 +147,45 @@ def _conditions(
 def _rate(assertion: records.Assertion) -> rates.Rate:
     value, unit = units.to_base(assertion.claimed[0], assertion.unit)
     return rates.Rate(value, unit, "throughput", per_gpu=False)
+
+
+def by_devices(
+    assertion: records.Assertion,
+    model: conditions.ModelFacts,
+    card: accelerator.Accelerator,
+    counts: Sequence[int] = (1, 2, 4, 8),
+) -> list[tuple[int, readings.Reading]]:
+    """Hold a claimed rate against the limits of several numbers of devices.
+
+    Parameters
+    ----------
+    assertion : Assertion
+        A rate in tok/s with a workload; its own number of devices is set aside.
+    model : ModelFacts
+        The model claimed.
+    card : Accelerator
+        The device claimed.
+    counts : sequence of int
+        Numbers of devices; a tensor-parallel deployment halves and doubles.
+
+    Returns
+    -------
+    list of (int, Reading)
+        Every admissible reading for every number of devices, communication ignored.
+    """
+    return [
+        (count, dataclasses.replace(reading, precision=precision))
+        for count in counts
+        for precision, counting in itertools.product(
+            _admissible(assertion.scope.precision), _admissible(assertion.scope.counting)
+        )
+        for reading in readings.enumerate_readings(
+            _rate(assertion),
+            model,
+            card,
+            dataclasses.replace(_conditions(assertion, precision, counting), gpus=count),
+        )
+    ]
 
 
 def limit_curve(
