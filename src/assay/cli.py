@@ -244,6 +244,43 @@ def book(
 
 
 @app.command()
+def new(
+    claim_id: Annotated[str, typer.Argument(metavar="ID", help="Slug of the claim.")],
+    title: Annotated[str, typer.Option(help="Our plain sentence, with the number.")] = "",
+    increment: Annotated[str, typer.Option(help="1 to 6, A to C, or warnings.")] = "",
+    quote: Annotated[str, typer.Option(help="The words of the source, verbatim.")] = "",
+    quote_en: Annotated[str, typer.Option(help="The same in English.")] = "",
+    source: Annotated[str, typer.Option(help="An id of data/sources.yml.")] = "",
+    locator: Annotated[str, typer.Option(help="Where in the source.")] = "",
+    notebook: Annotated[
+        str, typer.Option(help="File stem in notebooks/; drafted where there is none.")
+    ] = "",
+    json: Json = False,
+) -> None:
+    """Draft a claim and, if needed, its notebook."""
+    from assay.ledger import store
+    from assay.press import scaffold
+
+    given = {
+        "title": title,
+        "increment": increment,
+        "quote": quote,
+        "quote_en": quote_en,
+        "source": source,
+        "locator": locator,
+        "notebook": notebook,
+    }
+    files = [store.shown(file) for file in scaffold.new(claim_id, given)]
+    if json:
+        _emit({"files": files})
+        return
+    print("\n".join(f"drafted {file}" for file in files))
+    if source and source not in store.sources():
+        print(f"'{source}' is not in data/sources.yml yet; add it there")
+    print(f"next: fill in what `assay check {' '.join(files)}` lists, and commit the claim first")
+
+
+@app.command()
 def check(
     paths: Annotated[list[Path], typer.Argument(help="Files or folders, for example data/.")],
     json: Json = False,

@@ -282,3 +282,17 @@ def test_check_names_every_problem_and_exits_with_2(project: Path) -> None:
     assert "kv-cache-formula.yml" in done.stdout
     assert "titlex" in done.stdout
     assert "Traceback" not in done.stderr
+
+
+def test_new_drafts_a_claim_and_says_what_is_next(project: Path) -> None:
+    done = assay("new", "turbo-gain", "--title", "Ten times", "--source", "nobody", root=project)
+    assert done.returncode == 0, done.stderr
+    assert "drafted data/claims/turbo-gain.yml" in done.stdout
+    assert "'nobody' is not in data/sources.yml yet" in done.stdout
+    left = assay("check", str(project / "data" / "claims" / "turbo-gain.yml"), root=project)
+    assert left.returncode == 2
+    assert "C011" in left.stdout
+
+
+def test_new_refuses_a_claim_that_exists(project: Path) -> None:
+    refused(assay("new", "kv-cache-formula", root=project), "the claim exists", "another id")

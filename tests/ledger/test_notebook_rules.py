@@ -113,6 +113,7 @@ BROKEN: list[tuple[str, dict[int, Any], str]] = [
     ("N-18", {4: _code("a = 1", "skip-execution")}, "tag 'skip-execution'"),
     ("N-18", {4: _code("a = 1", "raises-exception")}, "tag 'raises-exception'"),
     ("N-19", {4: _code("a = 1", execution={"timeout": -1})}, "metadata 'timeout'"),
+    ("N-21", {5: _prose(f"{WORDS} FILL IN: why")}, "'FILL IN' is still there"),
     (
         "F-02",
         {6: _code("plot.strip(claim)", "hide-input")},

@@ -153,6 +153,7 @@ MISTAKES: list[tuple[str, Callable[[Any], Any], str]] = [
     ("A006", _write("data/claims/readme.txt", "x"), "name it readme.yml"),
     ("C009", _claim("source: somebody-2026", "source: nobody-2026"), "unknown source"),
     ("C010", _claim("notebook: first_token", "notebook: second"), "not written yet"),
+    ("C011", _claim("page 1", "'FILL IN: where'"), "'FILL IN' is still there"),
     ("N-14", _claim("chunk: 2048", "chunks: 2048"), "declares no parameter 'chunks'; use one of"),
     ("N-14", _claim("chunk: 2048", "chunk: '2048'"), "declared int"),
     ("N-14", _claim("chunk: 2048", "claim_id: x"), "set by the runner"),

@@ -23,7 +23,7 @@ from typing import Any
 from assay.errors import AssayError
 from assay.ledger import parameter, store
 from assay.ledger.leaks import leaks
-from assay.ledger.rulebook import Problem, problem
+from assay.ledger.rulebook import OPEN_PLACE, Problem, problem
 
 __all__ = ["LOOSENING", "SECTIONS", "TAGS", "check", "parameters"]
 
@@ -123,7 +123,16 @@ def check(file: Path, *, source: bool, claims: Collection[str]) -> list[Problem]
         for rule in (_sections, _prose, _length, _code, _names, _numbers, _words):
             found += rule(cells, where)
         found += _clean(content, cells, where) + _marked(cells, where, claims) + _figures(cells)
+        found += _open_places(cells)
     return sorted(found, key=lambda p: p.rule)
+
+
+def _open_places(cells: list[_Cell]) -> list[Problem]:
+    return [
+        problem("N-21", cell.where, f"'{OPEN_PLACE}' is still there", "write what it asks for")
+        for cell in cells
+        if OPEN_PLACE in cell.text
+    ]
 
 
 # -- reading --------------------------------------------------------------------------------------

@@ -22,9 +22,12 @@ from __future__ import annotations
 import dataclasses
 from typing import Literal
 
-__all__ = ["RULES", "Problem", "Severity", "problem"]
+__all__ = ["OPEN_PLACE", "RULES", "Problem", "Severity", "problem"]
 
 Severity = Literal["error", "warning", "note"]
+
+#: What a draft carries where somebody still has to write.
+OPEN_PLACE = "FILL IN"
 
 
 def _records(letter: str, noun: str) -> dict[str, tuple[Severity, str]]:
@@ -51,6 +54,7 @@ RULES: dict[str, tuple[Severity, str]] = {
     "C008": ("error", "a claim id occurs once, whatever its suffix and case"),
     "C009": ("error", "a claim's source exists"),
     "C010": ("note", "a claim's notebook is written"),
+    "C011": ("error", "a claim has no place left to fill in"),
     "D-10": ("error", "a table has lower_snake headers, no doubled column and empty missing cells"),
     "D-11": ("warning", "a table's lines end in LF, and its last line ends"),
     **_records("E", "piece of evidence"),
@@ -92,6 +96,7 @@ RULES: dict[str, tuple[Severity, str]] = {
     "N-18": ("error", "tags are those of the house"),
     "N-19": ("error", "a notebook does not loosen how strictly it is run"),
     "N-20": ("error", "a notebook's outputs stay below 5 MB"),
+    "N-21": ("error", "a notebook has no place left to fill in"),
     **_records("S", "source"),
     "S005": ("error", "a source id is lower case, digits, hyphens and points"),
     "S006": ("warning", "a source is used"),

@@ -24,7 +24,7 @@ import pydantic
 from assay.errors import AssayError
 from assay.ledger import judge, notebook_rules, records, store
 from assay.ledger.leaks import leaks
-from assay.ledger.rulebook import RULES, Problem, problem
+from assay.ledger.rulebook import OPEN_PLACE, RULES, Problem, problem
 
 __all__ = ["RULES", "Problem", "check", "exit_code", "report"]
 
@@ -349,11 +349,31 @@ def _new(flawed: list[Problem], known: list[Problem]) -> list[Problem]:
     return [p for p in flawed if p.where not in places]
 
 
+def _open_places(file: Path, content: Any, lines: Mapping[str, int]) -> list[Problem]:
+    """Return one problem a field that a draft left open."""
+    found: list[tuple[int, Problem]] = []
+    left: list[tuple[str, Any]] = [("", content)]
+    while left:
+        field, value = left.pop()
+        if isinstance(value, dict):
+            left += [(f"{field}.{key}" if field else str(key), v) for key, v in value.items()]
+        elif isinstance(value, list):
+            left += [(f"{field}[{index}]", v) for index, v in enumerate(value)]
+        elif isinstance(value, str) and OPEN_PLACE in value:
+            asked = value.partition(f"{OPEN_PLACE}: ")[2]
+            spot, fix = store.place(file, lines, field), f"write {asked or 'it'}"
+            what = f"'{OPEN_PLACE}' is still there"
+            found.append((lines.get(field, 0), problem("C011", spot, what, fix)))
+    return [one for _, one in sorted(found, key=lambda pair: pair[0])]
+
+
 def _claim(file: Path, shelf: _Shelf) -> list[Problem]:
+    content, lines, _ = _content(file)
+    opened = _open_places(file, content, lines)
     claim, found = _record(records.Claim, file, "C", record_id=file.stem)
+    found = [*opened, *_new(found, opened)]
     if not claim:
         return found
-    _, lines, _ = _content(file)
     if claim.source not in shelf.sources:
         spot, fix = store.place(file, lines, "source"), "add it to sources.yml"
         found.append(problem("C009", spot, f"unknown source '{claim.source}'", fix))

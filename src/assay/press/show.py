@@ -142,18 +142,26 @@ def found(assertion: records.Assertion, finding: judge.Finding) -> str:
         return f"at least {_with_unit(low, unit)}"
     if low == high:
         return _with_unit(low, unit)
-    return f"{_printed(low)} to {_with_unit(high, unit)}"
+    return f"{_end(low)} to {_end(high)}{_symbol(unit)}"
 
 
-def _printed(value: float) -> str:
-    return units.number(value, digits=4)
+def _printed(value: float, *, digits: int = 4) -> str:
+    sign = "−" if value < 0 else ""
+    return sign + units.number(abs(value), digits=digits)
+
+
+def _end(value: float) -> str:
+    """Write the end of an interval: three digits, unless they would make it a whole number."""
+    short = _printed(value, digits=3)
+    return short if "." in short or abs(value) >= 100 else _printed(value)
 
 
 def _with_unit(value: float, unit: str) -> str:
-    if unit == "1":
-        return _printed(value)
-    symbol = {"x": "×", "us": " µs"}.get(unit, f" {unit}")
-    return f"{_printed(value)}{symbol}"
+    return f"{_printed(value)}{_symbol(unit)}"
+
+
+def _symbol(unit: str) -> str:
+    return {"1": "", "x": "×", "us": " µs"}.get(unit, f" {unit}")
 
 
 def effect(assertion: records.Assertion, finding: judge.Finding) -> str:
