@@ -1,15 +1,17 @@
 """Time `assay read` on a large detailed file: prints seconds and peak memory.
 
 Owns the file it makes, in a temporary folder, in the shape of ``vllm bench serve
---save-detailed``. Run it as ``python benchmarks/read.py [MB]``; the bars are 20 s and 1 GB for
-200 MB.
+--save-detailed``, as it is and compressed. Run it as ``python benchmarks/read.py [MB]``; the bars
+are 20 s and 1 GB for 200 MB.
 """
 
 from __future__ import annotations
 
+import gzip
 import json
+import os
 import random
-import resource
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -51,25 +53,32 @@ def write(file: Path, megabytes: int) -> int:
     return requests
 
 
+def timed(file: Path) -> tuple[float, float]:
+    """Read a file in a fresh process; return seconds and the peak memory in MB (10**6 B)."""
+    command = [sys.executable, "-m", "assay", "read", str(file), "--json"]
+    start = time.perf_counter()
+    with subprocess.Popen(command, stdout=subprocess.DEVNULL) as process:
+        _, status, used = os.wait4(process.pid, 0)
+        process.returncode = os.waitstatus_to_exitcode(status)
+    if process.returncode:
+        raise SystemExit(f"assay read ended with {process.returncode}")
+    scale = 1 if sys.platform == "darwin" else 1024  # macOS counts bytes, Linux KiB
+    return time.perf_counter() - start, used.ru_maxrss * scale / 1e6
+
+
 def main() -> None:
-    """Write a file, read it in a fresh process, and print what that took."""
+    """Write a file, read it as it is and compressed, and print what that took."""
     megabytes = int(sys.argv[1]) if len(sys.argv) > 1 else 200
     with tempfile.TemporaryDirectory() as folder:
         file = Path(folder) / "detailed.json"
         requests = write(file, megabytes)
         size = file.stat().st_size
-        start = time.perf_counter()
-        subprocess.run(
-            [sys.executable, "-m", "assay", "read", str(file), "--json"],
-            check=True,
-            stdout=subprocess.DEVNULL,
-        )
-        seconds = time.perf_counter() - start
-        peak = resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss
-    scale = 1 if sys.platform == "darwin" else 1024  # macOS counts bytes, Linux KiB
-    print(
-        f"{size / 1e6:.0f} MB, {requests:,} requests: {seconds:.1f} s, {peak * scale / 1e6:.0f} MB"
-    )
+        packed = file.with_suffix(".json.gz")
+        with file.open("rb") as plain, gzip.open(packed, "wb", compresslevel=1) as out:
+            shutil.copyfileobj(plain, out, 1 << 20)
+        for name, seconds, peak in (("plain", *timed(file)), ("gzip", *timed(packed))):
+            what = f"{name}: {size / 1e6:.0f} MB, {requests:,} requests"
+            print(f"{what}: {seconds:.1f} s, {peak:.0f} MB")
 
 
 if __name__ == "__main__":

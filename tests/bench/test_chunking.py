@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from assay.bench import chunking
+from assay.bench import chunking, prefill
 from assay.ledger import store
 
 ONE = "llama-3.1-8b on 1 x h100-sxm-80gb"
@@ -29,27 +29,27 @@ def test_asked_and_documented_defaults_do_not_contradict_each_other() -> None:
 
 def test_the_published_prefill_of_four_a100_is_predicted_within_a_tenth() -> None:
     # NVIDIA, TensorRT-LLM performance of v0.5: LLaMA 70B on four A100, 2,048 tokens, 377 ms.
-    assert chunking.at(chunking.curve(LARGE, budget=2048), 2048) == pytest.approx(0.377, rel=0.1)
+    assert prefill.at(prefill.curve(LARGE, budget=2048), 2048) == pytest.approx(0.377, rel=0.1)
 
 
 def test_predictions_and_published_prefills_lie_within_a_third_of_each_other() -> None:
-    curve = chunking.curve(ONE, budget=16384)
-    alone = [(r, arm) for r, arm in chunking.prefills(8192) if r.source == "vllm-blog-2026-01-08"]
+    curve = prefill.curve(ONE, budget=16384)
+    alone = [(r, arm) for r, arm in prefill.printed(8192) if r.source == "vllm-blog-2026-01-08"]
     assert len(alone) == 4
     for row, _ in alone:
         assert row.inputs is not None
-        assert chunking.at(curve, row.inputs) == pytest.approx(row.value, rel=0.34)
+        assert prefill.at(curve, row.inputs) == pytest.approx(row.value, rel=0.34)
 
 
 def test_no_prediction_is_below_the_floor() -> None:
-    for tokens, seconds in chunking.curve(ONE, budget=16384):
-        assert seconds > chunking.floor("llama-3.1-8b", "h100-sxm-80gb", int(tokens))
+    for tokens, seconds in prefill.curve(ONE, budget=16384):
+        assert seconds > prefill.floor("llama-3.1-8b", "h100-sxm-80gb", int(tokens))
 
 
 def test_the_longest_prompt_within_a_time_is_at_its_floor() -> None:
-    longest = chunking.longest_within("llama-3.1-8b", "h100-sxm-80gb", 0.4)
-    assert chunking.floor("llama-3.1-8b", "h100-sxm-80gb", longest) <= 0.4
-    assert chunking.floor("llama-3.1-8b", "h100-sxm-80gb", longest + 200) > 0.4
+    longest = prefill.longest_within("llama-3.1-8b", "h100-sxm-80gb", 0.4)
+    assert prefill.floor("llama-3.1-8b", "h100-sxm-80gb", longest) <= 0.4
+    assert prefill.floor("llama-3.1-8b", "h100-sxm-80gb", longest + 200) > 0.4
 
 
 def test_a_smaller_budget_shortens_the_wait_of_others_and_lengthens_the_prompts_own() -> None:
@@ -60,8 +60,8 @@ def test_a_smaller_budget_shortens_the_wait_of_others_and_lengthens_the_prompts_
 
 
 def test_most_published_prefills_of_long_prompts_are_beyond_the_claimed_time() -> None:
-    rows = chunking.prefills(8192)
-    assert len(chunking.beyond(rows, 0.4)) == len(rows) - 1
+    rows = prefill.printed(8192)
+    assert len(prefill.beyond(rows, 0.4)) == len(rows) - 1
 
 
 @pytest.mark.parametrize("claim", ["chunked-prefill-ttft", "prefix-cache-copy-on-write"])

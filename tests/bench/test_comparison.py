@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 import tempfile
 from collections.abc import Callable, Sequence
@@ -14,6 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from assay.bench import comparison, pairs
+from assay.bench.results import vllm
 from assay.errors import InputError
 from assay.ledger import store
 from assay.physics import units
@@ -25,7 +27,7 @@ Write = Callable[..., Path]
 
 def result(*, n: int = 1000, scale: float = 1.0, **changes: Any) -> Content:
     """Return a summary of `vllm bench serve`; ``scale`` makes it slower."""
-    duration = 20.0 * scale
+    duration = 170.0 * scale
     content: Content = {
         "backend": "openai",
         "model_id": "example-org/small-8b",
@@ -284,18 +286,263 @@ def test_every_test_of_a_suite_has_its_own_verdict(write: Write) -> None:
     assert found == {"pp512": "insufficient", "tg128": "better"}
 
 
+# -- one and the same run -------------------------------------------------------------------------
+
+
+def test_the_same_run_in_another_file_shows_nothing(tmp_path: Path) -> None:
+    sides = tmp_path / "before.json", tmp_path / "after.json.gz"
+    sides[0].write_text(json.dumps(result(), indent=2))
+    sides[1].write_bytes(gzip.compress(json.dumps(result()).encode()))
+    (found,) = comparison.compare(*sides)
+    assert found.verdict == "insufficient"
+    assert "same run" in found.reasons[0]
+
+
+def test_a_repeat_that_is_the_other_side_s_shows_nothing(against: Against) -> None:
+    after = repeats(0.8)
+    assert against([*repeats(), after[0] | {"note": "kept"}], after).verdict == "insufficient"
+
+
+def test_swapping_the_sides_swaps_the_verdict(tmp_path: Path, write: Write) -> None:
+    swapped = {"better": "worse", "worse": "better"}
+    slow = result(n=16, mean_ttft_ms=400.0, p99_ttft_ms=220.0)
+    for number, (one, two) in enumerate(
+        [
+            (result(), result(scale=0.7)),
+            (repeats(), repeats(0.8)),
+            (repeats(), repeats(1.001)),
+            (result(n=16), slow),
+            (result(), result(model_id="other")),
+        ]
+    ):
+        sides = write(f"one{number}", one), write(f"two{number}", two)
+        (there,), (back,) = comparison.compare(*sides), comparison.compare(*sides[::-1])
+        assert back.verdict == swapped.get(there.verdict, there.verdict)
+
+
+# -- folders --------------------------------------------------------------------------------------
+
+
+def aiperf(ttft: float, n: int = 800) -> dict[str, str]:
+    """Return the files that AIPerf writes of one run."""
+    report = {
+        "request_count": {"unit": "requests", "avg": n},
+        "request_latency": {"unit": "ms", "avg": ttft + 400.0},
+        "time_to_first_token": {"unit": "ms", "avg": ttft},
+    }
+    record = {
+        "metadata": {"benchmark_phase": "profiling"},
+        "metrics": {
+            "time_to_first_token": {"value": ttft, "unit": "ms"},
+            "request_latency": {"value": ttft + 400.0, "unit": "ms"},
+            "output_sequence_length": {"value": 21, "unit": "tokens"},
+        },
+    }
+    head = "Metric,avg,min\n"
+    return {
+        "profile_export_aiperf.json": json.dumps(report),
+        "profile_export_aiperf.csv": f"{head}Request Latency (ms),{ttft + 400:.2f},\n"
+        f"Time to First Token (ms),{ttft:.2f},\n\nMetric,Value\nRequest Count,{n}\n",
+        "profile_export.jsonl": (json.dumps(record) + "\n") * n,
+        "inputs.json": json.dumps({"data": []}),
+    }
+
+
+def test_the_forms_of_one_report_are_one_run(tmp_path: Path) -> None:
+    for name, ttft in (("before", 300.0), ("after", 100.0)):
+        folder = tmp_path / name / "run"
+        folder.mkdir(parents=True)
+        for file, text in aiperf(ttft).items():
+            (folder / file).write_text(text)
+    (found,) = comparison.compare(tmp_path / "before", tmp_path / "after")
+    assert found.runs == (1, 1)
+    assert found.verdict == "better"
+    assert sum("counted once" in reason for reason in found.reasons) == 4
+    assert any("inputs.json" in reason for reason in found.reasons)
+
+
+def test_a_sweep_s_warm_up_and_summary_are_no_repeats(tmp_path: Path) -> None:
+    for name, scale in (("before", 1.0), ("after", 0.7)):
+        folder = tmp_path / name
+        folder.mkdir()
+        runs = [result(scale=scale * (1 + 0.01 * i), run_number=i) for i in range(5)]
+        for run in runs:
+            (folder / f"run={run['run_number']}.json").write_text(json.dumps(run))
+        (folder / "summary.json").write_text(json.dumps(runs))
+        (folder / "warmup.json").write_text(json.dumps(result(scale=9.0, run_number=-1)))
+    (found,) = comparison.compare(tmp_path / "before", tmp_path / "after")
+    assert found.runs == (5, 5)
+    assert found.verdict == "better"
+
+
+@pytest.mark.parametrize(
+    ("odd", "word"),
+    [
+        ({"model_id": "example-org/other"}, "model"),
+        ({"total_output_tokens": 64_000, "output_throughput": 376.5}, "output per request"),
+        ({"total_input_tokens": 512_000}, "input per request"),
+        ({"gpus": 8}, "gpus"),
+        ({"note": "every prompt identical, prefix caching on"}, "prompts"),
+    ],
+)
+def test_runs_of_one_side_that_are_no_repeats_are_not_averaged(
+    against: Against, odd: Content, word: str
+) -> None:
+    side = [run | {"gpus": 1} for run in repeats()]
+    mixed = [*side[:4], side[4] | odd]
+    found = against(mixed, [run | {"duration": run["duration"] * 1.001} for run in mixed])
+    assert found.verdict == "not-comparable"
+    assert any("no repeats" in reason and word in reason for reason in found.reasons)
+
+
+def test_tools_mixed_in_a_folder_are_not_averaged(tmp_path: Path) -> None:
+    for name in ("before", "after"):
+        folder = tmp_path / name
+        folder.mkdir()
+        (folder / "one.json").write_text(json.dumps(result(seed=len(name), max_concurrency=None)))
+        (folder / "two.json").write_text(aiperf(100.0 + len(name))["profile_export_aiperf.json"])
+    found = comparison.compare(tmp_path / "before", tmp_path / "after")
+    assert {c.verdict for c in found} <= {"not-comparable", "insufficient"}
+
+
+def test_a_folder_that_links_to_itself_is_read_once(write: Write) -> None:
+    before, after = write("before", repeats()), write("after", repeats(0.8))
+    (before / "loop").symlink_to(before, target_is_directory=True)
+    (found,) = comparison.compare(before, after)
+    assert found.runs == (5, 5)
+
+
+def test_an_empty_folder_is_one_sentence(tmp_path: Path, write: Write) -> None:
+    (tmp_path / "empty").mkdir()
+    with pytest.raises(InputError, match="no result file"):
+        comparison.compare(tmp_path / "empty", write("after", result()))
+
+
+# -- what is under test ---------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", ["gpus", "gpu_name"])
+def test_other_hardware_is_another_question(against: Against, name: str) -> None:
+    found = against(result(**{name: "1"}), result(scale=0.7, **{name: "2"}))
+    assert found.verdict == "not-comparable"
+
+
+def test_more_gpus_are_told_per_gpu_as_well(against: Against) -> None:
+    found = against(result(gpus=1), result(scale=0.7, gpus=2), changed=["gpus"])
+    assert found.verdict == "better"
+    assert any("per GPU the output rate changes by -28.6 %" in reason for reason in found.reasons)
+
+
+def test_speculation_without_an_accepted_token_was_not_exercised(against: Against) -> None:
+    drafted = {"spec_decode_draft_tokens": 500, "spec_decode_accepted_tokens": 0}
+    found = against(result(), result(scale=0.7, **drafted))
+    assert found.verdict == "not-exercised"
+    assert "no drafted token" in found.reasons[0]
+
+
+def test_an_offload_without_hits_in_metadata_was_not_exercised() -> None:
+    for sides in ((None, "0"), ("0", None)):
+        runs = [result(scale=s) for s in (1.0, 0.7)]
+        for run, hits in zip(runs, sides, strict=True):
+            run |= {} if hits is None else {"external_hit_tokens": hits}
+        assert comparison.compare_runs(*[[vllm.serving(run)] for run in runs]).verdict == (
+            "not-exercised"
+        )
+
+
+def test_the_same_seed_shows_no_loss_either(against: Against) -> None:
+    assert against(result(seed=0), result(seed=0, scale=1.6)).verdict == "insufficient"
+
+
+@pytest.mark.parametrize("off", [{"note": "prefix caching off"}, {"prefix_caching": "False"}])
+def test_the_same_seed_with_the_cache_off_does(against: Against, off: Content) -> None:
+    assert against(result(seed=0, **off), result(seed=0, scale=0.6, **off)).verdict == "better"
+
+
+def test_a_metric_of_one_side_is_named_and_not_compared(against: Against) -> None:
+    after = result(scale=0.7)
+    del after["mean_tpot_ms"], after["p99_tpot_ms"]
+    found = against(result(), after)
+    assert "tpot" not in {change.metric for change in found.changes}
+    assert any("only before has TPOT" in reason for reason in found.reasons)
+
+
+def test_five_runs_against_one_are_one_run(against: Against) -> None:
+    found = against(repeats(), result(scale=0.7))
+    assert found.runs == (5, 1)
+    assert any("one run on a side" in reason for reason in found.reasons)
+    assert all(change.low is None for change in found.changes)
+
+
+def test_more_requests_in_the_same_time_are_a_gain(against: Against) -> None:
+    # GuideLLM runs for a number of seconds and states no number of requests.
+    def report(n: int, latency: float) -> Content:
+        return {
+            "benchmarks": [
+                {
+                    "duration": 60.0,
+                    "config": {"strategy": {"type_": "concurrent", "streams": 16}},
+                    "metrics": {
+                        "request_totals": {"successful": n, "errored": 0, "incomplete": 16},
+                        "request_latency": {"successful": {"mean": latency, "count": n}},
+                        "output_token_count": {"successful": {"mean": 64.0}},
+                    },
+                }
+            ]
+        }
+
+    assert against(report(800, 1.2), report(1200, 0.8)).verdict == "better"
+
+
+def test_a_suite_of_settings_is_no_set_of_repeats(write: Write) -> None:
+    def suite(rates: Sequence[float]) -> list[Content]:
+        return [
+            {"n_prompt": 0, "n_gen": 128, "avg_ts": rate, "n_gpu_layers": layers}
+            for layers, rate in zip((10, 20, 30), rates, strict=True)
+        ]
+
+    sides = [write(name, {"x": 0}) for name in ("before", "after")]
+    for side, rates in zip(sides, ((10, 20, 30), (10.1, 20.1, 60)), strict=True):
+        side.write_text(json.dumps(suite(rates)))
+    found = {c.name: c.verdict for c in comparison.compare(*sides)}
+    assert found["tg128, ngl 30"] == "better"
+    assert found["tg128, ngl 10"] == "insufficient"
+
+
+def test_what_only_one_side_ran_is_named(write: Write) -> None:
+    sides = [write(name, {"x": 0}) for name in ("before", "after")]
+    tests = [{"n_prompt": p, "n_gen": 0, "avg_ts": 100.0 + p} for p in (128, 256, 512)]
+    sides[0].write_text(json.dumps(tests))
+    sides[1].write_text(json.dumps([t | {"avg_ts": 400.0} for t in tests[:2]]))
+    found = comparison.compare(*sides)
+    assert [c.name for c in found] == ["pp128", "pp256"]
+    assert any("only before has pp512" in reason for reason in found[0].reasons)
+
+
 def test_a_side_without_a_usable_run_is_an_error(write: Write) -> None:
     failed = write("before", result(completed=0, failed=1000))
     with pytest.raises(InputError, match="not usable"):
         comparison.compare(failed, write("after", result()))
 
 
+OTHERS = [
+    "cached_tokens",
+    "external_hit_tokens",
+    "gpus",
+    "note",
+    "run_number",
+    "seed",
+    "spec_decode_acceptance_length",
+    "spec_decode_acceptance_rate",
+    "spec_decode_accepted_tokens",
+    "spec_decode_draft_tokens",
+]
 JUNK = st.sampled_from([None, True, "1", [], {}, 0, -1, 5, 1e-9, 1e14, float("nan"), "inf"])
 
 
 @given(
     changes=st.tuples(
-        *[st.dictionaries(st.sampled_from(sorted(result())), JUNK, max_size=5)] * 2,
+        *[st.dictionaries(st.sampled_from([*sorted(result()), *OTHERS]), JUNK, max_size=5)] * 2,
     )
 )
 def test_any_two_results_have_a_verdict_or_a_reason(changes: tuple[Content, Content]) -> None:

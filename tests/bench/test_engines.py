@@ -16,6 +16,7 @@ import psutil
 import pytest
 
 from assay.bench import synthetic
+from assay.bench.client import Client
 from assay.bench.engines import (
     counters,
     llamacpp,
@@ -29,6 +30,7 @@ from assay.bench.engines import (
     trtllm,
     vllm,
 )
+from assay.bench.load import Load
 from assay.errors import InputError, RunError
 
 QUICK = synthetic.serve()
@@ -238,6 +240,30 @@ def test_counters_are_summed_over_labels() -> None:
     assert found.output is None
 
 
+def test_names_joined_by_a_plus_are_added() -> None:
+    names = counters.Names(prompt="a+b", output="a+c")
+    found = counters.counts("a 5\nb 7\n", names)
+    assert found.prompt == 12
+    assert found.output is None  # a part that is missing leaves the sum unknown
+
+
+def test_a_name_with_a_question_mark_counts_nothing_where_it_is_missing() -> None:
+    found = counters.counts("a 5\n", counters.Names(prompt="a+b?", hit="b?"))
+    assert (found.prompt, found.hit) == (5, 0)
+
+
+def test_llamacpp_leaves_cached_tokens_out_of_the_prompt_and_we_do_not() -> None:
+    text = "llamacpp:prompt_tokens_total 27\nllamacpp:prompt_tokens_cached_total 21\n"
+    found = counters.counts(text, llamacpp.COUNTS)
+    assert (found.prompt, found.queried, found.hit) == (48, 48, 21)
+
+
+def test_hits_that_never_happened_are_none_with_sglang() -> None:
+    text = 'sglang:prompt_tokens_total{is_streaming="true"} 40\n'
+    found = counters.counts(text, sglang.COUNTS)
+    assert (found.queried, found.hit, found.preempted) == (40, 0, 0)
+
+
 def test_a_counter_that_is_missing_before_stays_unknown() -> None:
     before = counters.Counts(1, None, None, None, None)
     assert counters.Counts(3, 4, None, None, None).since(before).output is None
@@ -285,22 +311,52 @@ def test_a_program_on_the_path_becomes_a_command(
     assert "7" in found.version or "abc" in found.version
 
 
-@pytest.mark.parametrize("engine", [sglang, trtllm, transformers, vllm])
-def test_an_installed_engine_becomes_a_command_that_names_its_port(
-    engine: object, monkeypatch: pytest.MonkeyPatch
-) -> None:
+@pytest.fixture
+def pretended(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
+    """Pretend that every engine is installed; return what stands for every program."""
+    program = tmp_path / "program"
+    program.write_text("#!/bin/sh\necho program 1.2.3\n")
+    program.chmod(0o755)
     monkeypatch.setattr(recipe, "version", lambda *names: (names[-1], "1.2.3"))
-    monkeypatch.setattr(recipe, "program", lambda name: f"/bin/{name}")
+    monkeypatch.setattr(recipe, "program", lambda name: str(program))
+    monkeypatch.setattr(llamacpp, "_program", lambda: (str(program), "1.2.3"))
+    monkeypatch.setenv("ASSAY_CACHE", str(tmp_path / "cache"))
+    return program
+
+
+@pytest.mark.parametrize("engine", [sglang, tgi, trtllm, transformers, vllm])
+@pytest.mark.usefixtures("pretended")
+def test_an_installed_engine_becomes_a_command_that_names_its_port(engine: object) -> None:
     found = engine.serve("model", flags=("--extra", "1"))  # type: ignore[attr-defined]
     assert found.version == "1.2.3"
     assert recipe.PORT in found.command
     assert found.command[-2:] == ("--extra", "1")
 
 
-def test_vllm_keeps_prompts_apart_unless_told_otherwise(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(recipe, "version", lambda *names: (names[0], "0.32.0"))
-    assert "--no-enable-prefix-caching" in vllm.serve("m").command
-    assert "--enable-prefix-caching" in vllm.serve("m", prefix_cache=True).command
+def told(engine: object, **options: object) -> str:
+    """What an engine is told about its prefix cache: by flag, by variable, or in a file."""
+    if engine is llamacpp:
+        options["tokenizer"] = "t"
+    found = engine.serve("m", **options)  # type: ignore[attr-defined]
+    assert found.prefix_cache == ("on" if options.get("prefix_cache") else "off")
+    files = [Path(part).read_text() for part in found.command if part.endswith(".yaml")]
+    return " ".join((*found.flags, *files))
+
+
+@pytest.mark.parametrize(
+    ("engine", "off"),
+    [
+        (llamacpp, "--no-cache-prompt --cache-ram 0"),
+        (sglang, "--disable-radix-cache"),
+        (tgi, "PREFIX_CACHING=0"),
+        (trtllm, "enable_block_reuse: false"),
+        (vllm, "--no-enable-prefix-caching"),
+    ],
+)
+@pytest.mark.usefixtures("pretended")
+def test_prompts_are_kept_apart_unless_told_otherwise(engine: object, off: str) -> None:
+    assert off in told(engine)
+    assert off not in told(engine, prefix_cache=True)
 
 
 def test_an_address_without_a_scheme_is_refused() -> None:
@@ -348,6 +404,53 @@ def test_vllm_generates_in_this_process(small: str) -> None:
         [sys.executable, "-c", code], capture_output=True, text=True, timeout=300, check=False
     )
     assert done.stdout.split()[-2:] == ["4", "True"], done.stderr[-2000:]
+
+
+@pytest.fixture(scope="module")
+def llama(small: str) -> recipe.Recipe:
+    """Two slots of llama.cpp with the small model; on the search path, it is the real one."""
+    pytest.importorskip("gguf", reason="the extra 'cpu' is not installed")
+    from assay.bench import gguf
+
+    file = gguf.write(Path(small))
+    try:
+        return llamacpp.serve(str(file), tokenizer=small, weights_kind="random", slots=2)
+    except InputError as error:
+        pytest.skip(str(error))
+
+
+@pytest.mark.slow
+def test_llamacpp_serves_a_load_and_counts_it(llama: recipe.Recipe, tmp_path: Path) -> None:
+    # 12 requests on 2 slots: a connection used twice after a streamed answer would be lost.
+    asked = Load(requests=12, input_tokens=32, output_tokens=16, concurrency=2)
+    with Client(tmp_path) as client, server.start(llama, tmp_path) as running:
+        assert running.process is not None
+        pids = {each.pid for each in running.process.tree()}
+        before = running.counts()
+        assert before == counters.Counts(0, 0, 0, 0, None)
+        outcome = client.run(asked, running, seed=1, on_window=lambda _: None)
+        counted = running.counts(settled=True)
+    assert [row.error for row in outcome.rows] == [""] * 12
+    assert {row.output_tokens for row in outcome.rows} == {16}  # nothing ended early
+    assert counted is not None
+    assert counted.prompt == sum(row.input_tokens for row in outcome.rows)
+    assert counted.output == 12 * 16
+    assert counted.hit == 0
+    assert gone(pids)
+
+
+@pytest.mark.slow
+def test_llamacpp_finds_a_prompt_again_where_it_may(llama: recipe.Recipe, tmp_path: Path) -> None:
+    assert llama.tokenizer
+    made = llamacpp.serve(llama.model, tokenizer=llama.tokenizer, prefix_cache=True)
+    asked = Load(requests=4, input_tokens=8, shared_tokens=64, output_tokens=4, concurrency=1)
+    with Client(tmp_path) as client, server.start(made, tmp_path) as running:
+        outcome = client.run(asked, running, seed=1, on_window=lambda _: None)
+        counted = running.counts(settled=True)
+    assert counted is not None
+    assert counted.prompt == sum(row.input_tokens for row in outcome.rows)
+    assert counted.hit is not None
+    assert counted.hit >= 3 * 60  # all but the first find the shared tokens
 
 
 @pytest.mark.engine

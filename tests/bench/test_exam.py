@@ -22,6 +22,7 @@ from assay.errors import InputError
 
 QUESTIONS = tuple(arithmetic.questions(40, seed=5))
 PAPER = exam.Paper(QUESTIONS, template="{expression}", blocks=2, concurrency=4, budget=100)
+BROKEN = "break off"
 BY_TEXT = {q.expression: (i, q) for i, q in enumerate(QUESTIONS)}
 
 
@@ -37,6 +38,10 @@ class _Stub(BaseHTTPRequestHandler):
     def do_POST(self) -> None:
         body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
         self.server.asked.append(body)  # type: ignore[attr-defined]
+        if body["messages"][0]["content"] == BROKEN:
+            piece = json.dumps({"choices": [{"delta": {"content": "1"}}]})
+            self._send(f"data: {piece}\n\n".encode(), "text/event-stream")
+            return
         number, question = BY_TEXT[body["messages"][0]["content"]]
         if body["chat_template_kwargs"]["enable_thinking"]:
             steps = arithmetic.scratchpad(question)
@@ -123,6 +128,13 @@ def test_the_answer_begins_behind_the_closing_tag(recipe: Recipe, tmp_path: Path
     rows = [json.loads(line) for line in held.file.read_text().splitlines()]
     assert all(r["ttft_s"] <= r["ttfa_s"] <= r["e2e_s"] + 1e-3 for r in rows)
     assert all(r["ttft_s"] == r["ttfa_s"] for r in rows if r["arm"] == "off")
+
+
+def test_a_stream_that_breaks_off_is_a_failed_request(recipe: Recipe, tmp_path: Path) -> None:
+    held = exam.hold(recipe, PAPER, tmp_path)
+    assert not any("error" in json.loads(line) for line in held.file.read_text().splitlines())
+    reply = asking.put(recipe.url, {"messages": [{"content": BROKEN}], "model": "stub"})
+    assert (reply.error, reply.content) == ("the stream broke off", "1")
 
 
 def test_gates_say_when_answers_were_cut_or_nothing_counts_along(

@@ -67,3 +67,9 @@ def test_the_map_shows_help_harm_and_nothing() -> None:
     assert max(abs(change) for _, change in nothing) < 0.005
     assert dict(helped)[4.0] > 0.2 > dict(helped)[0.5]
     assert dict(harmed)[4.0] > 1
+
+
+def test_the_twin_with_a_tier_agrees_with_the_engine_step_by_step() -> None:
+    told = offloading.agreed()
+    assert told["host_same"] == told["host_cases"] != "0"
+    assert int(told["host_tokens"].replace(",", "")) > 0

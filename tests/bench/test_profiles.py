@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from assay.bench import load, profiles
+from assay.bench import load, profiles, tier
 from assay.errors import InputError
 
 PLANS = (profiles.chunked_prefill, profiles.cpu_offload)
@@ -34,6 +34,21 @@ def test_the_arms_of_an_offload_run_differ_in_the_tier_only() -> None:
     assert arms["on"].flags[: len(arms["off"].flags)] == arms["off"].flags
     assert "--kv-offloading-size" in arms["on"].flags
     assert arms["on"].prefix_cache == arms["off"].prefix_cache
+
+
+def test_only_the_full_offload_run_has_a_server_without_a_cache() -> None:
+    quick, full = (profiles.cpu_offload(name, "m").arms for name in ("quick", "full"))
+    assert full.keys() - quick.keys() == {tier.NONE}
+    assert [name for name, arm in full.items() if not arm.prefix_cache] == [tier.NONE]
+
+
+def test_an_offload_run_has_pressure_below_and_above_one_and_a_warm_host() -> None:
+    for name in ("quick", "full"):
+        plan = profiles.cpu_offload(name, "m")
+        kinds = [tier.kind(n, load.Load(**told)) for n, told in plan.loads.items()]
+        reused = [kind.pressure for kind in kinds if kind.name == "reuse"]
+        assert min(reused) < 1 < max(reused)
+        assert "warm" in {kind.name for kind in kinds}
 
 
 def test_an_unknown_profile_is_refused() -> None:

@@ -20,8 +20,8 @@ from scipy import stats as scipy_stats
 from typer.testing import CliRunner
 
 from assay import cli
-from assay.bench import answers as records
-from assay.bench import arms, contrast, reasoning
+from assay.bench import arms, contrast, expense, reasoning
+from assay.bench import transcripts as records
 from assay.bench.answers import Answer
 from assay.errors import InputError
 
@@ -255,7 +255,7 @@ def test_a_bad_line_is_named_by_its_number(tmp_path: Path) -> None:
 
 def test_an_empty_file_is_refused(tmp_path: Path) -> None:
     (tmp_path / "a.jsonl").write_text("\n", encoding="utf-8")
-    with pytest.raises(InputError, match="holds no records"):
+    with pytest.raises(InputError, match="is empty"):
         records.read(tmp_path / "a.jsonl")
 
 
@@ -487,7 +487,7 @@ def test_the_request_rate_is_the_token_rate_over_tokens_per_answer() -> None:
 def test_thirty_two_percent_at_one_token_rate_is_three_times_the_tokens() -> None:
     ratios: dict[str, Any] = {"requests_per_s": {"value": 0.32}, "tok_per_s": {"value": 1.0}}
     ratios["output_tokens_per_answer"] = {"value": 1 / 0.32}
-    found = contrast.identity(ratios)
+    found = expense.identity(ratios)
     assert found is not None and found["residual"] == pytest.approx(0)
     assert found["output_tokens_per_answer"] == pytest.approx(3.1, abs=0.03)
 
@@ -511,7 +511,7 @@ def test_energy_and_money_are_per_correct_answer() -> None:
 def test_what_was_not_recorded_has_no_ratio() -> None:
     found = compared(both(40))["ratios"]
     unknown = {name for name, ratio in found.items() if ratio is None}
-    assert unknown == set(contrast.RATIOS) - {"output_tokens_per_answer"}
+    assert unknown == set(expense.RATIOS) - {"output_tokens_per_answer"}
 
 
 def test_a_clock_counts_the_time_an_arm_took() -> None:
@@ -643,12 +643,12 @@ def recovered(studies: int, seed: int) -> dict[str, float]:
 
 
 def test_planted_effects_are_recovered() -> None:
-    found = recovered(60, seed=1)
+    found = recovered(30, seed=1)
     for name, share in found.items():
         if name.endswith("covered"):
-            assert share >= 1 - scipy_stats.binom.ppf(1 - 1e-6, 60, 0.05) / 60, name
+            assert share >= 1 - scipy_stats.binom.ppf(1 - 1e-6, 30, 0.05) / 30, name
         else:
-            assert share <= scipy_stats.binom.ppf(1 - 1e-6, 60, 0.05) / 60, name
+            assert share <= scipy_stats.binom.ppf(1 - 1e-6, 30, 0.05) / 30, name
 
 
 @pytest.mark.slow

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from assay.bench import outcome, study
+from assay.bench import delays, exhibits, outcome, study
 from assay.bench.exam import Held
 from assay.errors import InputError
 from assay.ledger import records, store
@@ -87,13 +87,87 @@ def test_levels_are_compared_apart_and_together(tmp_path: Path) -> None:
         for number in range(40)
         for arm in ("on", "off")
     ]
-    found = outcome.by_level(_held(tmp_path / "rows.jsonl", list(rows)), seed=1)
+    found = exhibits.by_level(_held(tmp_path / "rows.jsonl", list(rows)), seed=1)
+    table = exhibits.gains(found)
+    assert [row["change, pp"] for row in table] == [0.0, 100.0, 100.0, 66.7]
+    assert [row["ratio, %"] for row in exhibits.rates(found["all"])][1] < 100
     assert list(found) == ["level 1", "level 2", "level 3", "all"]
     gains = [found[name]["accuracy"]["difference"] for name in found]
     assert gains == pytest.approx([0.0, 1.0, 1.0, 2 / 3])
-    points = outcome.plane(found)
+    points = exhibits.plane(found)
     assert points[0]["x"] < points[1]["x"] < points[2]["x"]
     assert all(point["x_low"] <= point["x"] <= point["x_high"] for point in points)
+
+
+def _timed(ttft: float, ttfa: float | None, latency: float) -> list[dict[str, object]]:
+    """Return rows of three server starts; a start slows everything by its number in per cent."""
+    return [
+        {
+            "id": f"1-{number:04d}",
+            "arm": arm,
+            "block": f"{number % 3}",
+            "content": "2",
+            "correct": True,
+            "ttft_s": ttft * (1 + number % 3 / 100),
+            **({} if ttfa is None else {"ttfa_s": ttfa * (1 + number % 3 / 100)}),
+            "e2e_s": latency * (1 + number % 3 / 100) * (2 if arm == "on" else 1),
+        }
+        for number in range(12)
+        for arm in ("on", "off")
+    ]
+
+
+def test_the_answers_first_token_has_a_time_of_its_own(tmp_path: Path) -> None:
+    held = _held(tmp_path / "rows.jsonl", _timed(0.1, 0.3, 0.4))
+    first, answer, last = delays.delays(held)
+    assert first.on is not None and answer.on is not None
+    assert last.ratio is not None and last.on is not None
+    assert (first.on.low, first.on.high) < (0.1 * 1.01, 0.1 * 1.03)
+    assert first.on.value == pytest.approx(0.101, rel=1e-3)
+    assert answer.on.value == pytest.approx(0.303, rel=1e-3)
+    assert last.ratio.value == pytest.approx(2.0)
+    assert [row["time to the"] for row in exhibits.times(held)] == [
+        "first token",
+        "first token of the answer",
+        "last token",
+    ]
+
+
+def test_a_time_that_no_answer_has_is_not_shown(tmp_path: Path) -> None:
+    held = _held(tmp_path / "rows.jsonl", _timed(0.1, None, 0.4))
+    answer = delays.delays(held)[1]
+    assert (answer.on, answer.ratio, answer.timed, answer.asked) == (None, None, (0, 0), (12, 12))
+    assert exhibits.times(held)[1]["answers timed, with"] == "0 of 12"
+
+
+def test_one_server_start_gives_a_time_and_no_interval(tmp_path: Path) -> None:
+    rows = [{**row, "block": "0"} for row in _timed(0.1, 0.3, 0.4)]
+    first = delays.delays(_held(tmp_path / "rows.jsonl", rows))[0]
+    assert first.on is not None and first.on.n == 1 and first.ratio is None
+    assert "to" not in exhibits.times(_held(tmp_path / "rows.jsonl", rows))[0]["with, ms"]
+
+
+def test_arms_that_cannot_be_compared_have_a_page_of_dashes(tmp_path: Path) -> None:
+    rows = [{**row, "content": "", "correct": False} for row in _timed(0.1, 0.3, 0.4)]
+    found = exhibits.by_level(_held(tmp_path / "rows.jsonl", rows), seed=1)
+    assert found["all"]["verdict"] == "censored"
+    assert exhibits.gains(found)[-1]["change, pp"] is None
+    assert exhibits.rates(found["all"]) == exhibits.plane(found) == []
+    assert exhibits.said(found["all"]).startswith("censored (empty-answers: 12 of 12")
+    claim = store.claim("reasoning-mode-overhead")
+    held = _held(tmp_path / "rows.jsonl", rows)
+    assert outcome.record_reasoning(claim, held, found["all"], parameters={}) == []
+
+
+def test_questions_without_levels_are_compared_together(tmp_path: Path) -> None:
+    rows = [{**row, "id": f"task-{row['id']}"} for row in _timed(0.1, 0.3, 0.4)]
+    assert list(exhibits.by_level(_held(tmp_path / "rows.jsonl", rows), seed=1)) == ["all"]
+
+
+def test_the_committed_exam_has_every_time_of_every_answer() -> None:
+    for delay in delays.delays(study.committed("reasoning-mode-overhead")):
+        assert delay.timed == delay.asked
+        assert delay.ratio is not None and delay.ratio.low <= delay.ratio.value
 
 
 @pytest.mark.parametrize("claim", ["reasoning-mode-overhead", "mix-quant-kvserve"])

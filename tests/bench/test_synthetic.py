@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 
 from assay.bench import gates, load, protocol, synthetic
+from assay.bench.client import Client
 from assay.bench.engines import recipe, server
 from assay.errors import InputError
 
@@ -171,13 +172,13 @@ def words(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def client(words: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[load.Client]:
-    with load.Client(tmp_path_factory.mktemp("client")) as started:
+def client(words: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Client]:
+    with Client(tmp_path_factory.mktemp("client")) as started:
         yield started
 
 
 def real(
-    client: load.Client, words: Path, place: Path, asked: load.Load, how: synthetic.Behaviour
+    client: Client, words: Path, place: Path, asked: load.Load, how: synthetic.Behaviour
 ) -> tuple[Any, list[Any]]:
     plan = protocol.Plan(
         arms={"a": synthetic.serve(how, words=str(words))}, loads={"l": asked}, blocks=1, seed=0
@@ -193,7 +194,7 @@ def real(
 @pytest.mark.engine
 @pytest.mark.parametrize("burst", [False, True])
 def test_what_is_known_comes_back_or_the_client_is_named(
-    client: load.Client, words: Path, tmp_path: Path, burst: bool
+    client: Client, words: Path, tmp_path: Path, burst: bool
 ) -> None:
     # 64 streams: all at once, or 32 a second that each take 2 s.
     how = synthetic.Behaviour(ttft=0.5, tpot=0.0375)
@@ -210,9 +211,7 @@ def test_what_is_known_comes_back_or_the_client_is_named(
 
 
 @pytest.mark.engine
-def test_the_real_client_sees_failed_requests(
-    client: load.Client, words: Path, tmp_path: Path
-) -> None:
+def test_the_real_client_sees_failed_requests(client: Client, words: Path, tmp_path: Path) -> None:
     how = synthetic.Behaviour(ttft=0.1, tpot=0.01, mode="errors", share=0.5)
     asked = load.Load(requests=16, input_tokens=8, output_tokens=8, concurrency=4)
     window, failed = real(client, words, tmp_path, asked, how)
@@ -222,7 +221,7 @@ def test_the_real_client_sees_failed_requests(
 
 @pytest.mark.engine
 def test_the_real_client_leaves_out_what_a_server_refuses(
-    client: load.Client, words: Path, tmp_path: Path
+    client: Client, words: Path, tmp_path: Path
 ) -> None:
     made = synthetic.serve(QUICK, words=str(words))
     made = dataclasses.replace(made, unsupported=("ignore_eos", "repetition_penalty"))
@@ -233,7 +232,7 @@ def test_the_real_client_leaves_out_what_a_server_refuses(
 
 
 @pytest.mark.engine
-def test_chat_is_measured_too(client: load.Client, words: Path, tmp_path: Path) -> None:
+def test_chat_is_measured_too(client: Client, words: Path, tmp_path: Path) -> None:
     asked = load.Load(requests=4, input_tokens=8, output_tokens=8, concurrency=2, chat=True)
     window, failed = real(client, words, tmp_path, asked, synthetic.Behaviour(0.2, 0.05))
     assert window.output_tokens == 32

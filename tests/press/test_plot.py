@@ -194,3 +194,28 @@ def test_a_long_label_is_wrapped_and_not_given_the_figure() -> None:
     axes = plot.compare([{"label": "word " * 20, "value": 1.0}], metric="throughput")
     [label] = axes.get_yticklabels()
     assert "\n" in label.get_text()
+
+
+def test_a_prediction_that_holds_lies_on_the_diagonal_inside_the_band() -> None:
+    points = [
+        {"x": 10.0, "y": 10.0, "kind": "evidence"},
+        {"x": 10.0, "y": 90.0, "kind": "published"},
+    ]
+    axes = plot.agreement(points, metric="ttft", near=0.1)
+    diagonal = axes.lines[0]
+    assert list(diagonal.get_xdata()) == list(diagonal.get_ydata())
+    [band] = axes.collections
+    good, bad = (band.get_paths()[0].contains_point((p["x"], p["y"])) for p in points)
+    assert good
+    assert not bad
+
+
+def test_both_axes_of_an_agreement_are_alike() -> None:
+    points = [
+        {"x": 1.0, "y": 100.0, "kind": "evidence"},
+        {"x": 5000.0, "y": 40.0, "kind": "evidence"},
+    ]
+    axes = plot.agreement(points, metric="TTFT [ms]", near=0.1)
+    assert axes.get_xlim() == axes.get_ylim()
+    assert (axes.get_xscale(), axes.get_yscale()) == ("log", "log")
+    assert axes.get_ylabel() == "predicted TTFT [ms]"

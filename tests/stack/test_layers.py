@@ -16,9 +16,10 @@ MODULES = sorted(SOURCE.rglob("*.py"))
 OPENS = {
     "bench/engines/process.py",
     "bench/engines/server.py",
-    "bench/load.py",
-    "bench/protocol.py",
+    "bench/client.py",
+    "bench/journal.py",
     "bench/results/stream.py",
+    "bench/rows.py",
     "press/attempt.py",
     "press/runner.py",
 }

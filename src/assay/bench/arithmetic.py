@@ -63,6 +63,20 @@ class Question:
         """The right answer."""
         return sum(self.terms)
 
+    @property
+    def reference(self) -> str:
+        """The right answer as a text."""
+        return f"{self.result}"
+
+    def asked(self, template: str) -> str:
+        """Return the text in which a model is asked; see :func:`ask`."""
+        return ask(self, template)
+
+    def marked(self, text: str) -> tuple[str | None, bool]:
+        """Return what an answer's text says and whether it is right; see :func:`grade`."""
+        answer = read(text)
+        return answer, grade(self, answer)
+
 
 def questions(
     count: int,

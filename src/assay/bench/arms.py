@@ -1,76 +1,28 @@
 """Arms: whether the two arms of a reasoning experiment are what they are called.
 
-Owns the checks before any comparison and their permanent rule names, and the totals of one arm.
-Does not own reading records (``answers``) or intervals and the verdict (``reasoning``).
+Owns the checks before any comparison: whether either arm reasons as it should, its bookkeeping, and
+whether both arms differ in reasoning only. Does not own the rules (``faults``), censored answers
+(``censoring``), totals (``totals``) or the verdict (``reasoning``).
 
-A check that fails as an *error* takes the verdict away. Answers that were cut, came back empty,
-failed or fell back to another mode are **censored**: how the model would have done is not known.
-Up to ``TOLERATED`` of an arm they widen the interval; beyond it the arm only bounds the truth.
+A check that fails as an *error* takes the verdict away. How the model would have answered where it
+was kept from answering is not known: such answers are **censored**.
 """
 
 from __future__ import annotations
 
 import statistics
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
-from typing import Any, Literal
+from collections.abc import Iterable, Sequence
 
+from assay.bench import censoring, faults
 from assay.bench.answers import Answer
+from assay.bench.faults import MOSTLY, OUTCOMES, TOLERATED, Problem, Severity
 
-__all__ = ["OUTCOMES", "TOLERATED", "Problem", "problems", "summary", "valid"]
+__all__ = ["OUTCOMES", "TOLERATED", "Problem", "problems", "valid"]
 
-# Share of an arm that may be censored, or of the other mode, before it is no longer that arm.
-TOLERATED = 0.05
-# Share from which an arm was not tested at all.
-_MOSTLY = 0.5
 # An off arm is uneven when answers this many times longer than bare ones hide their tokens. The
 # reported case had 96 tokens against 4.
 _UNEVEN = 8
-
-Severity = Literal["error", "warning", "note"]
-
-# What an error of each rule makes of the comparison, the gravest first.
-OUTCOMES = {
-    "flag-ignored": "not-exercised",
-    "silent-fallback": "not-exercised",
-    "off-arm-reasons": "not-comparable",
-    "different-setup": "not-comparable",
-    "different-questions": "not-comparable",
-    "duplicate-records": "not-comparable",
-    "truncation": "censored",
-    "unequal-budgets": "censored",
-    "empty-answers": "censored",
-    "partial-fallback": "censored",
-    "failed-requests": "censored",
-    "one-arm": "insufficient",
-}
-
-
-@dataclass(frozen=True)
-class Problem:
-    """One thing that is wrong with an arm, or with the pair.
-
-    Parameters
-    ----------
-    rule : str
-        Permanent name.
-    severity : "error", "warning" or "note"
-        An error takes the verdict away; a note is mended on reading.
-    arm : str
-        ``on``, ``off`` or ``both``.
-    message : str
-        One sentence with its numbers.
-    """
-
-    rule: str
-    severity: Severity
-    arm: str
-    message: str
-
-
-def _of(part: int, whole: int) -> str:
-    return f"{part} of {whole} ({part / whole:.1%})"
 
 
 def problems(on: Sequence[Answer], off: Sequence[Answer]) -> list[Problem]:
@@ -89,7 +41,7 @@ def problems(on: Sequence[Answer], off: Sequence[Answer]) -> list[Problem]:
     found: list[Problem] = []
     for arm, answers in (("on", on), ("off", off)):
         if answers:
-            found += _censoring(arm, answers)
+            found += censoring.problems(arm, answers)
             found += _reasoned_off(answers) if arm == "off" else _reasoned_on(answers)
             found += _bookkeeping(arm, answers)
         else:
@@ -112,76 +64,26 @@ def valid(arm: str, found: Iterable[Problem]) -> bool:
     return not any(p.arm == arm and p.severity == "error" for p in found)
 
 
-def _graded(share: float) -> Severity:
-    return "error" if share > TOLERATED else "warning"
-
-
-def _censoring(arm: str, answers: Sequence[Answer]) -> Iterable[Problem]:
-    n = len(answers)
-    cut = [a for a in answers if a.truncated]
-    if cut:
-        budgets = sorted({a.budget for a in cut if a.budget is not None})
-        at = f" at {_listed(budgets)} tokens" if budgets else ""
-        yield Problem(
-            "truncation",
-            _graded(len(cut) / n),
-            arm,
-            f"{_of(len(cut), n)} answers of the {arm} arm are cut{at}: their grades are not the "
-            "model's, and their token counts are lower bounds",
-        )
-    empty = [a for a in answers if a.empty]
-    if empty:
-        limits = sorted({a.thinking_budget for a in empty if a.thinking_budget is not None})
-        why = f" under a thinking budget of {_listed(limits)} tokens" if limits else ""
-        yield Problem(
-            "empty-answers",
-            _graded(len(empty) / n),
-            arm,
-            f"{_of(len(empty), n)} answers of the {arm} arm are empty{why} "
-            f"({sum(a.truncated for a in empty)} of them cut): no answer is not a wrong answer",
-        )
-    failed = sum(a.failed for a in answers)
-    if failed:
-        yield Problem(
-            "failed-requests",
-            _graded(failed / n),
-            arm,
-            f"{_of(failed, n)} requests of the {arm} arm failed",
-        )
-    fallen = sum(a.fallback for a in answers)
-    if fallen and arm == "on" and fallen / n >= _MOSTLY:
-        yield Problem(
-            "silent-fallback",
-            "error",
-            arm,
-            f"{_of(fallen, n)} requests fell back: the on arm was not tested",
-        )
-    elif fallen:
-        yield Problem(
-            "partial-fallback",
-            _graded(fallen / n),
-            arm,
-            f"{_of(fallen, n)} requests of the {arm} arm fell back to another mode",
-        )
-
-
-def _listed(values: Sequence[int]) -> str:
-    return " or ".join(f"{value:,}" for value in values)
-
-
 def _reasoned_off(answers: Sequence[Answer]) -> Iterable[Problem]:
     plain = [a.reasoned is True for a in answers]
     uneven = _uneven(answers)
     count = sum(p or u for p, u in zip(plain, uneven, strict=True))
+    if all(a.reasoned is None for a in answers) and not count:
+        yield Problem(
+            "reasoning-unseen",
+            "warning",
+            "off",
+            "neither texts nor token counts show that the off arm did not reason",
+        )
     if not count:
         return
     tokens = [a.output_tokens for a in answers if a.output_tokens is not None]
     span = f"; its answers take {min(tokens):,} to {max(tokens):,} tokens" if tokens else ""
     yield Problem(
         "off-arm-reasons",
-        _graded(count / len(answers)),
+        faults.graded(count / len(answers)),
         "off",
-        f"{_of(count, len(answers))} answers of the off arm still reason{span}",
+        f"{faults.of(count, len(answers))} answers of the off arm still reason{span}",
     )
 
 
@@ -203,20 +105,20 @@ def _reasoned_on(answers: Sequence[Answer]) -> Iterable[Problem]:
     if not own:
         return
     without = sum(a.reasoned is False for a in own)
-    if without / len(own) > _MOSTLY:
+    if without / len(own) > MOSTLY:
         yield Problem(
             "flag-ignored",
             "error",
             "on",
-            f"{_of(without, len(own))} answers of the on arm do not reason: the switch had no "
-            "effect",
+            f"{faults.of(without, len(own))} answers of the on arm do not reason: the switch had "
+            "no effect",
         )
     elif without / len(own) > TOLERATED:
         yield Problem(
             "mixed-modes",
             "warning",
             "on",
-            f"{_of(without, len(own))} answers of the on arm do not reason",
+            f"{faults.of(without, len(own))} answers of the on arm do not reason",
         )
     if all(a.reasoned is None for a in own):
         yield Problem(
@@ -234,7 +136,23 @@ _MARKS: dict[str, tuple[Severity, str]] = {
     ),
     "impossible-usage": (
         "warning",
-        "report more reasoning tokens than output tokens: both parts are unknown",
+        "report more reasoning tokens than output tokens: all three counts are unknown",
+    ),
+    "usage-splits-output": (
+        "note",
+        "count reasoning beside the output, as their totals show: both are added",
+    ),
+    "hidden-reasoning": (
+        "note",
+        "reasoned in a part whose text is withheld: how long it is, only a count can say",
+    ),
+    "budget-used": (
+        "warning",
+        "used all of their thinking budget: what is measured is reasoning under that budget",
+    ),
+    "tool-call": (
+        "warning",
+        "call a tool: what the answer would have been is not known",
     ),
     "fields-differ": (
         "warning",
@@ -253,19 +171,35 @@ _MARKS: dict[str, tuple[Severity, str]] = {
 
 def _bookkeeping(arm: str, answers: Sequence[Answer]) -> Iterable[Problem]:
     n = len(answers)
+    wrong = sum("mislabelled" in a.marks for a in answers)
+    if wrong:
+        yield Problem(
+            "mislabelled",
+            faults.graded(wrong / n),
+            arm,
+            f"{faults.of(wrong, n)} requests of the {arm} arm asked for the other mode",
+        )
     for mark, (severity, words) in _MARKS.items():
         count = sum(mark in a.marks for a in answers)
         if count:
-            yield Problem(mark, severity, arm, f"{_of(count, n)} records of the {arm} arm {words}")
+            yield Problem(
+                mark, severity, arm, f"{faults.of(count, n)} records of the {arm} arm {words}"
+            )
     keys = Counter((a.question, a.repeat) for a in answers)
     twice = [question for (question, _), count in keys.items() if count > 1]
     if twice:
+        filters = sorted({str(a.setup["filter"]) for a in answers if "filter" in a.setup})
+        fix = (
+            f"it is graded under the filters {' and '.join(filters)}; keep one"
+            if len(filters) > 1
+            else "tell repeats apart by a field 'repeat'"
+        )
         yield Problem(
             "duplicate-records",
             "error",
             arm,
             f"question '{twice[0][:40]}' and {len(twice) - 1} others come more than once in the "
-            f"{arm} arm; tell repeats apart by a field 'repeat'",
+            f"{arm} arm; {fix}",
         )
     graded = sum(a.correct is not None for a in answers)
     if graded == 0:
@@ -275,7 +209,7 @@ def _bookkeeping(arm: str, answers: Sequence[Answer]) -> Iterable[Problem]:
             "some-grades",
             "warning",
             arm,
-            f"{_of(n - graded, n)} answers of the {arm} arm are not graded",
+            f"{faults.of(n - graded, n)} answers of the {arm} arm are not graded",
         )
 
 
@@ -318,67 +252,7 @@ def _between(on: Sequence[Answer], off: Sequence[Answer]) -> Iterable[Problem]:
             "unequal-budgets",
             "error" if binding else "warning",
             "both",
-            f"up to {_listed(sorted(budgets[0]))} tokens are allowed in the on arm and "
-            f"{_listed(sorted(budgets[1]))} in the off arm"
+            f"up to {censoring.listed(sorted(budgets[0]))} tokens are allowed in the on arm and "
+            f"{censoring.listed(sorted(budgets[1]))} in the off arm"
             + ("" if binding else "; no answer reached either"),
         )
-
-
-# -- totals ---------------------------------------------------------------------------------------
-
-
-def summary(answers: Sequence[Answer]) -> dict[str, Any]:
-    """Return the totals of one arm.
-
-    Parameters
-    ----------
-    answers : sequence of Answer
-        Its records.
-
-    Returns
-    -------
-    dict
-        Counts of records; tokens by channel and by body [tok], ``"unknown"`` unless every record
-        has them; accuracy as recorded [1]; medians of times [s].
-    """
-    graded = [a.correct for a in answers if a.correct is not None]
-    return {
-        "records": len(answers),
-        "questions": len({a.question for a in answers}),
-        "server_starts": len({a.block for a in answers if a.block}) or "unknown",
-        "truncated": sum(a.truncated for a in answers),
-        "empty": sum(a.empty for a in answers),
-        "fallback": sum(a.fallback for a in answers),
-        "failed": sum(a.failed for a in answers),
-        "reasoned": sum(a.reasoned is True for a in answers),
-        "graded": len(graded),
-        "correct": sum(graded) if graded else "unknown",
-        "accuracy_as_recorded": sum(graded) / len(graded) if graded else "unknown",
-        "budget": sorted({a.budget for a in answers if a.budget is not None}),
-        "prompt_tokens": _total(answers, lambda a: a.prompt_tokens),
-        "output_tokens": _total(answers, lambda a: a.output_tokens),
-        "reasoning_tokens": _total(answers, lambda a: a.reasoning_tokens),
-        "answer_tokens": _total(answers, lambda a: a.answer_tokens),
-        "reasoning_body_tokens": _total(answers, lambda a: a.reasoning_body_tokens),
-        "answer_body_tokens": _total(answers, lambda a: a.answer_body_tokens),
-        "reasoning_characters": _total(answers, lambda a: _length(a.reasoning)),
-        "answer_characters": _total(answers, lambda a: _length(a.text)),
-        "median_ttft_s": _median(answers, lambda a: a.ttft),
-        "median_ttfa_s": _median(answers, lambda a: a.ttfa),
-        "median_latency_s": _median(answers, lambda a: a.latency),
-    }
-
-
-def _length(text: str | None) -> int | None:
-    return None if text is None else len(text)
-
-
-def _total(answers: Sequence[Answer], part: Callable[[Answer], int | None]) -> int | str:
-    values = [part(a) for a in answers]
-    known = [v for v in values if v is not None]
-    return sum(known) if known and len(known) == len(values) else "unknown"
-
-
-def _median(answers: Sequence[Answer], part: Callable[[Answer], float | None]) -> float | str:
-    values = [v for a in answers if (v := part(a)) is not None]
-    return statistics.median(values) if values else "unknown"

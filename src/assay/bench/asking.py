@@ -22,7 +22,6 @@ __all__ = ["Reply", "put"]
 
 _PATIENCE = 300.0  # between two pieces of an answer [s]
 _REASONING = ("reasoning", "reasoning_content")
-_CLOSE = "</think>"
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -73,10 +72,11 @@ def put(url: str, body: Mapping[str, object]) -> Reply:
     """
     start = time.monotonic()
     pieces: list[tuple[float, str, str]] = []
-    finish, error = "", ""
+    finish, error, done = "", "", False
     usage: Mapping[str, Any] = {}
     try:
         for event in _events(url, {**body, "stream": True}):
+            done = done or not event
             usage = event.get("usage") or usage
             for choice in event.get("choices") or ():
                 finish = choice.get("finish_reason") or finish
@@ -85,6 +85,8 @@ def put(url: str, body: Mapping[str, object]) -> Reply:
                 pieces.append((time.monotonic(), thought, delta.get("content") or ""))
     except (OSError, http.client.HTTPException, ValueError) as failure:
         error = f"{type(failure).__name__}: {failure}"[:200]
+    if not (error or done or finish):
+        error = "the stream broke off"
     shown = [(at, thought, text) for at, thought, text in pieces if thought or text]
     return Reply(
         content="".join(text for _, _, text in shown),
@@ -111,7 +113,7 @@ def answer_began(pieces: Sequence[tuple[float, str, str]]) -> float | None:
     -------
     float or None
         Time [s]; None when there is no answer. Where the server splits, it is the first content
-        that is not blank; where it leaves a closing tag in the content, the first text behind it.
+        that is not blank; where it leaves the reasoning in the content, the first text behind it.
 
     Examples
     --------
@@ -119,20 +121,25 @@ def answer_began(pieces: Sequence[tuple[float, str, str]]) -> float | None:
     3.0
     >>> answer_began([(1.0, "", "7")])
     1.0
+    >>> answer_began([(1.0, "", "[THINK]7 ="), (2.0, "", "[/THINK] "), (3.0, "", "7")])
+    3.0
     """
     whole = "".join(text for _, _, text in pieces)
-    if not bodies.sort(whole, [])[0].text:
+    answer = bodies.sort(whole, [])[0].text
+    if not answer:
         return None
-    seen = ""
+    # An answer in one piece is the end of the text, whatever closes the reasoning before it.
+    begin = max(0, whole.rfind(answer))
+    seen = 0
     for at, _, text in pieces:
-        seen += text
-        if seen.rpartition(_CLOSE)[2].strip() and (_CLOSE not in whole or _CLOSE in seen):
+        seen += len(text)
+        if seen > begin and text.strip():
             return at
     return None
 
 
 def _events(url: str, body: Mapping[str, object]) -> Iterator[dict[str, Any]]:
-    """Yield the events of one streamed answer."""
+    """Yield the events of one streamed answer; the one that says it is done is empty."""
     place = urllib.parse.urlsplit(url)
     kind = http.client.HTTPSConnection if place.scheme == "https" else http.client.HTTPConnection
     with contextlib.closing(kind(place.netloc, timeout=_PATIENCE)) as connection:
@@ -148,6 +155,7 @@ def _events(url: str, body: Mapping[str, object]) -> Iterator[dict[str, Any]]:
             raise ValueError(f"status {response.status}: {' '.join(said.split())}")
         for line in response:
             text = line.decode("utf-8", "replace").strip()
-            if text.startswith("data:") and (data := text[5:].strip()) != "[DONE]":
-                event: dict[str, Any] = json.loads(data)
+            if text.startswith("data:"):
+                data = text[5:].strip()
+                event: dict[str, Any] = {} if data == "[DONE]" else json.loads(data)
                 yield event

@@ -1,24 +1,38 @@
 """Bodies: the texts of one answer, sorted into reasoning and answer.
 
-Owns reasoning tags, doubled fields, and how a deliberation begins. Does not own token counts or
-what a field is called (``answers``).
+Owns reasoning tags and channels, typed parts, doubled fields, and how a deliberation begins. Does
+not own token counts (``answers``) or what a field is called (``shapes``).
 """
 
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 __all__ = ["Bodies", "deliberates", "sort"]
 
 # How templates mark reasoning inside the answer's text: Qwen and DeepSeek; Anthropic-style;
-# Magistral; Kimi; Seed-OSS.
+# EXAONE; Reflection-style; Magistral; Kimi; Seed-OSS; OpenThoughts; Command A.
 _TAGS = (
     ("<think>", "</think>"),
     ("<thinking>", "</thinking>"),
+    ("<thought>", "</thought>"),
+    ("<reasoning>", "</reasoning>"),
     ("[THINK]", "[/THINK]"),
     ("◁think▷", "◁/think▷"),
     ("<seed:think>", "</seed:think>"),
+    ("<|begin_of_thought|>", "<|end_of_thought|>"),
+    ("<|START_THINKING|>", "<|END_THINKING|>"),
+)
+# The channels of gpt-oss: whole, and as they look where a server dropped the special tokens.
+_CHANNEL = re.compile(
+    r"(?:<\|channel\|>)?\b(analysis|commentary|final)\b[^<]*(?:<\|constrain\|>\w+)?<\|message\|>"
+    r"(.*?)(?=<\|(?:end|return|call|start|channel)\|>|\Z)",
+    re.DOTALL,
+)
+_BARE_CHANNEL = re.compile(
+    r"\s*analysis(?:(?P<whole>.*?)assistant\s*final(?P<final>.*)|(?=[A-Z])(?P<cut>.*))", re.DOTALL
 )
 # How a model begins to deliberate, as against a worked solution, which is an answer.
 _DELIBERATION = re.compile(
@@ -62,15 +76,15 @@ def deliberates(text: str) -> bool:
     return _DELIBERATION.match(text) is not None
 
 
-def sort(content: object, told: list[str]) -> tuple[Bodies, set[str]]:
+def sort(content: object, told: Sequence[object]) -> tuple[Bodies, set[str]]:
     """Sort an answer's texts into reasoning and answer.
 
     Parameters
     ----------
     content : object
         The answer's field: a string, typed parts, or nothing.
-    told : list of str
-        The texts of every field meant for reasoning.
+    told : sequence of object
+        Every field meant for reasoning, of the same kinds.
 
     Returns
     -------
@@ -87,11 +101,12 @@ def sort(content: object, told: list[str]) -> tuple[Bodies, set[str]]:
     marks: set[str] = set()
     thoughts: list[str] = []
     raw: list[str] = []
-    _collect(content, raw, thoughts)
-    told = [text.strip() for text in told if text.strip()]
-    if len(told) > 1:
-        marks.add("doubled-fields" if len(set(told)) == 1 else "fields-differ")
-    thoughts += list(dict.fromkeys(told))
+    _collect(content, raw, thoughts, marks)
+    named = [_joined(field, marks) for field in told]
+    named = [thought.strip() for thought in named if thought.strip()]
+    if len(named) > 1:
+        marks.add("doubled-fields" if len(set(named)) == 1 else "fields-differ")
+    thoughts += list(dict.fromkeys(named))
     inside, text = _untagged("".join(raw), marks)
     kept = []
     for thought in thoughts:
@@ -102,25 +117,42 @@ def sort(content: object, told: list[str]) -> tuple[Bodies, set[str]]:
             text = rest
             marks.add("answer-misplaced")
     reasoning = "\n".join(dict.fromkeys(t for t in (*kept, inside) if t))
+    if reasoning and reasoning == text:
+        marks.add("doubled-fields")
+        reasoning = ""  # the answer, given as reasoning too
     return Bodies(reasoning, text), marks
 
 
-def _collect(content: object, raw: list[str], thoughts: list[str]) -> None:
+def _joined(field: object, marks: set[str]) -> str:
+    """Return the text of one field meant for reasoning."""
+    thoughts: list[str] = []
+    _collect(field, thoughts, thoughts, marks)
+    return "".join(thoughts)
+
+
+def _collect(content: object, raw: list[str], thoughts: list[str], marks: set[str]) -> None:
     """Gather the texts of a string or of typed parts, one inside another."""
     if isinstance(content, str):
         raw.append(content)
     elif isinstance(content, list):
         for part in content:
-            _collect(part, raw, thoughts)
+            _collect(part, raw, thoughts, marks)
     elif isinstance(content, dict):
-        reasons = content.get("type") in ("thinking", "reasoning")
-        for key in ("text", "content", "thinking", "summary"):
-            _collect(content.get(key), thoughts if reasons else raw, thoughts)
+        kind = f"{content.get('type', '')}"
+        reasons = "thinking" in kind or "reasoning" in kind or content.get("thought") is True
+        found: list[str] = []
+        for key in ("text", "content", "thinking", "summary", "parts"):
+            _collect(content.get(key), found if reasons else raw, thoughts, marks)
+        thoughts += found
+        sealed = any(content.get(key) for key in ("data", "signature", "encrypted_content"))
+        if reasons and not "".join(found).strip() and (sealed or kind == "reasoning"):
+            marks.add("hidden-reasoning")
 
 
 def _untagged(text: str, marks: set[str]) -> tuple[str, str]:
     """Split text at reasoning tags into what is inside and what is outside of them."""
     inside: list[str] = []
+    text = _unchannelled(text, inside, marks)
     for start, end in _TAGS:
         if end in text and start not in text.split(end)[0]:
             text = start + text  # the template itself wrote the opening tag
@@ -133,3 +165,23 @@ def _untagged(text: str, marks: set[str]) -> tuple[str, str]:
             inside.append(thought.strip())
             text = before + rest
     return "\n".join(t for t in inside if t), text.strip()
+
+
+def _unchannelled(text: str, inside: list[str], marks: set[str]) -> str:
+    """Take the analysis channel out of a text and return the final one."""
+    if parts := _CHANNEL.findall(text):
+        thoughts = [said.strip() for channel, said in parts if channel == "analysis"]
+        finals = [said for channel, said in parts if channel == "final"]
+        closed = bool(finals)
+        # A call of a tool is said in the third channel.
+        text = "".join(finals or [said for channel, said in parts if channel == "commentary"])
+    elif bare := _BARE_CHANNEL.fullmatch(text):
+        closed = bare["final"] is not None
+        thoughts = [(bare["whole"] if closed else bare["cut"]).strip()]
+        text = bare["final"] or ""
+    else:
+        return text
+    inside += thoughts
+    if any(thoughts):
+        marks.add("inline-tags" if closed else "unclosed-tag")
+    return text

@@ -2,8 +2,8 @@
 
 Owns making a Llama-shaped folder that any engine serves without a network: weights drawn from a
 seed, a tokenizer trained on the Python standard library's own text. Kept in a cache folder outside
-the project. Does not own starting an engine (``pool``). What such a model says means nothing; what
-it costs to serve depends on its shape only.
+the project. Does not own starting an engine (``pool``) or the form llama.cpp reads (``gguf``). What
+such a model says means nothing; what it costs to serve depends on its shape only.
 """
 
 from __future__ import annotations

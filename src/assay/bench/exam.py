@@ -1,8 +1,8 @@
 """Exam: the same questions to one model with reasoning on and off, and a record of every answer.
 
-Owns the two arms (how reasoning is switched), the order in which they sit, blocks of one server
-start each, resuming, and the facts that provenance and gates need. Does not own a single request
-(``asking``), the questions (``arithmetic``), or what the records show (``reasoning``).
+Owns blocks of one server start each, resuming, and the facts that provenance and gates need. Does
+not own what is asked of which arm (``paper``), a single request (``asking``), the questions
+(``tasks``), or what the records show (``reasoning``).
 
 Both arms of a block run on the same server, in an order drawn from the seed, with the same
 questions, sampling, budget and number of questions in flight. A finished block is a file; a run
@@ -14,110 +14,23 @@ from __future__ import annotations
 import concurrent.futures
 import dataclasses
 import datetime
+import functools
 import json
-import random
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from assay.bench import arithmetic, asking, bodies
+from assay.bench import asking, bodies, tasks
 from assay.bench import provenance as machines
 from assay.bench.engines import server
 from assay.bench.engines.recipe import Recipe
+from assay.bench.paper import SWITCHES, Paper, Switch
 from assay.errors import InputError
 from assay.ledger import records, store
 
 __all__ = ["SWITCHES", "Held", "Paper", "Switch", "hold"]
 
 Progress = Callable[[str], None]
-
-
-@dataclasses.dataclass(frozen=True, slots=True)
-class Switch:
-    """How reasoning is turned on and off.
-
-    Parameters
-    ----------
-    on, off : mapping
-        Fields added to the request of either arm.
-    say_on, say_off : str
-        Sentence added to the question of either arm; empty for none.
-    """
-
-    on: Mapping[str, object] = dataclasses.field(default_factory=dict)
-    off: Mapping[str, object] = dataclasses.field(default_factory=dict)
-    say_on: str = ""
-    say_off: str = ""
-
-
-# ``template`` is what Qwen3 and its successors understand; ``prompt`` serves models without one.
-SWITCHES = {
-    "template": Switch(
-        on={"chat_template_kwargs": {"enable_thinking": True}},
-        off={"chat_template_kwargs": {"enable_thinking": False}},
-    ),
-    "prompt": Switch(
-        say_on=" Think step by step before you answer.",
-        say_off=" Answer at once, with the number only.",
-    ),
-}
-
-
-@dataclasses.dataclass(frozen=True, slots=True)
-class Paper:
-    """What is asked, and how.
-
-    Parameters
-    ----------
-    questions : tuple of Question
-        Dealt out to the blocks in turn.
-    template : str
-        Text around ``{expression}``.
-    switch : str
-        One of :data:`SWITCHES`.
-    blocks : int
-        Server starts [1].
-    budget : int
-        Most output tokens of an answer, the same in both arms [tok].
-    concurrency : int
-        Questions in flight [1].
-    temperature : float
-        0 is greedy [1].
-    seed : int
-        Of the order of the arms.
-    """
-
-    questions: tuple[arithmetic.Question, ...]
-    template: str = arithmetic.PLAIN
-    switch: str = "template"
-    blocks: int = 5
-    budget: int = 160
-    concurrency: int = 8
-    temperature: float = 0.0
-    seed: int = 0
-
-    def __post_init__(self) -> None:
-        """Refuse what cannot be held."""
-        if self.switch not in SWITCHES:
-            raise InputError(
-                f"unknown switch '{self.switch}'", fix=f"use {' or '.join(sorted(SWITCHES))}"
-            )
-        if not 0 < self.blocks <= len(self.questions) or min(self.budget, self.concurrency) < 1:
-            raise InputError(
-                f"{len(self.questions)} questions in {self.blocks} blocks, {self.budget} tokens, "
-                f"{self.concurrency} in flight cannot be held",
-                fix="give at least one of each, and a question for every block",
-            )
-
-    def of(self, block: int) -> list[arithmetic.Question]:
-        """Return the questions of a block."""
-        return list(self.questions[block :: self.blocks])
-
-    def order(self, block: int) -> list[str]:
-        """Return the arms of a block in the order in which they sit."""
-        arms = ["on", "off"]
-        random.Random(f"{self.seed}/{block}").shuffle(arms)
-        return arms
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -202,7 +115,7 @@ def _line(row: Mapping[str, Any]) -> str:
 
 
 def _named(recipe: Recipe) -> tuple[str, ...]:
-    return (recipe.engine, recipe.version, recipe.model)
+    return (recipe.engine, recipe.version, recipe.model, *recipe.flags)
 
 
 def _right(rows: Sequence[Mapping[str, Any]], arm: str) -> int:
@@ -216,9 +129,12 @@ def _block(recipe: Recipe, paper: Paper, block: int, folder: Path) -> dict[str, 
     gained: dict[str, float | None] = {}
     with server.start(recipe, folder / f"server-{block}") as served:
         name = (served.models() or [recipe.model])[0]
-        # One question of either arm first: the first request of a process is slower.
+        # Some questions of either arm first: the first requests of a process are slower, and so is
+        # the first batch of each size.
         for arm in paper.order(block):
-            _answer(served.url, name, recipe, paper, paper.of(block)[0], arm, count)
+            ask = functools.partial(_answer, served.url, name, recipe, paper, arm=arm, count=count)
+            with concurrent.futures.ThreadPoolExecutor(paper.concurrency) as pool:
+                list(pool.map(ask, paper.of(block)[: 2 * paper.concurrency]))
         watch = machines.Watch(recipe.devices)
         started = _now()
         watch.begin()
@@ -231,7 +147,7 @@ def _block(recipe: Recipe, paper: Paper, block: int, folder: Path) -> dict[str, 
                 ]
                 found = [one.result() for one in asked]
             rows += [{**row, "block": f"{block}"} for row in found]
-            after = served.counts()
+            after = served.counts(settled=True)
             gained[arm] = None if before is None or after is None else after.since(before).output
         seen = watch.end()
     return {
@@ -270,14 +186,14 @@ def _answer(
     name: str,
     recipe: Recipe,
     paper: Paper,
-    question: arithmetic.Question,
+    question: tasks.Question,
     arm: str,
     count: Callable[[str], int] | None,
 ) -> dict[str, Any]:
     """Ask one question and return its row."""
     switch = SWITCHES[paper.switch]
     added, said = (switch.on, switch.say_on) if arm == "on" else (switch.off, switch.say_off)
-    text = arithmetic.ask(question, paper.template) + said
+    text = question.asked(paper.template) + said
     body: dict[str, object] = {
         "model": name,
         "messages": [{"role": "user", "content": text}],
@@ -288,16 +204,16 @@ def _answer(
     }
     reply = asking.put(url, {k: v for k, v in body.items() if k not in recipe.unsupported})
     texts, _ = bodies.sort(reply.content, [reply.reasoning])
-    answer = arithmetic.read(texts.text)
+    answer, right = question.marked(texts.text)
     detail = reply.usage.get("completion_tokens_details") or {}
     row: dict[str, Any] = {
         "id": question.id,
         "arm": arm,
         "question": text,
-        "reference": str(question.result),
+        "reference": question.reference,
         "content": reply.content,
         "answer": answer,
-        "correct": arithmetic.grade(question, answer),
+        "correct": right,
         "finish_reason": reply.finish,
         "prompt_tokens": reply.usage.get("prompt_tokens"),
         "completion_tokens": reply.usage.get("completion_tokens"),

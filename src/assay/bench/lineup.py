@@ -20,8 +20,8 @@ import statistics
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
-from assay.bench import checkpoint, machine, measurement, provenance, roof
-from assay.bench.engines import sglang, transformers, vllm
+from assay.bench import checkpoint, gguf, machine, measurement, provenance, roof
+from assay.bench.engines import llamacpp, sglang, transformers, vllm
 from assay.bench.engines.recipe import Recipe
 from assay.bench.load import Load
 from assay.bench.protocol import Progress
@@ -47,15 +47,14 @@ __all__ = [
 SHAPE = checkpoint.Shape(
     layers=4, hidden=1024, intermediate=2816, heads=16, kv_heads=4, longest=4096
 )
-# Shaped like the A100 table that ``engine_table`` judges, 512 in and 128 out, at a quarter of the
-# length: one engine needs about a second a step here.
-LOAD = Load(requests=4, input_tokens=128, output_tokens=32, concurrency=2, warmup=2)
-BLOCKS = 3
+# The lengths of the A100 table that ``engine_table`` judges.
+LOAD = Load(requests=12, input_tokens=512, output_tokens=128, concurrency=4)
+BLOCKS = 5
 # What is kept of each block, with its unit.
 QUANTITIES = {"output_throughput": "tok/s", "ttft": "s", "tpot": "s"}
 # Without a number of blocks, continuous batching takes 90 % of memory for its cache and is killed
-# where others hold the rest (transformers 5.19.0). 64 blocks of 32 hold more than the load needs.
-_PAGES = ("--cb-block-size", "32", "--cb-num-blocks", "64", "--cb-max-batch-tokens", "1024")
+# where others hold the rest (transformers 5.19.0). 128 blocks of 32 hold more than the load needs.
+_PAGES = ("--cb-block-size", "32", "--cb-num-blocks", "128", "--cb-max-batch-tokens", "1024")
 _ROOF = "roof"
 _TABLE = "engines_here"
 
@@ -104,14 +103,23 @@ def engines(model: Path) -> dict[str, Recipe]:
     Returns
     -------
     dict of str to Recipe
-        By short name; vLLM and transformers on a processor, SGLang too where it is installed.
+        By short name; vLLM and transformers on a processor, llama.cpp and SGLang too where they
+        are installed.
     """
     longest = LOAD.input_tokens + LOAD.output_tokens + 64
+    slots = LOAD.concurrency or 1
     makers: dict[str, Callable[[], Recipe]] = {
         "vllm": lambda: vllm.serve(
             str(model), weights_kind="random", eager=True, spin=False, max_model_len=longest
         ),
         "transformers": lambda: transformers.serve(str(model), weights_kind="random", flags=_PAGES),
+        "llamacpp": lambda: llamacpp.serve(
+            str(gguf.write(model)),
+            tokenizer=str(model),
+            weights_kind="random",
+            slots=slots,
+            context=longest,
+        ),
         "sglang": lambda: sglang.serve(str(model), weights_kind="random"),
     }
     found = {}

@@ -23,11 +23,11 @@ from typing import Any
 
 from assay.bench import ceiling as ceilings
 from assay.bench import gates as gating
-from assay.bench import load as loads
-from assay.bench import protocol, window
+from assay.bench import protocol, rows, window
 from assay.bench import provenance as provenances
+from assay.bench.client import Drive
 from assay.bench.engines.recipe import Recipe
-from assay.bench.load import Drive, Load
+from assay.bench.load import Load
 from assay.bench.protocol import Progress
 from assay.bench.window import Window
 from assay.errors import InputError
@@ -153,12 +153,12 @@ class Measurement:
         whole = self.folder / "samples.parquet"
         labelled = []
         for file in files:
-            for row in loads.read_rows(file):
+            for row in rows.read(file):
                 labels = {name: row.pop(name) for name in ("block", "arm", "load", "seed")}
                 row.pop("request")
                 row["itl_s"] = tuple(row["itl_s"])
-                labelled.append((labels, loads.Row(**row)))
-        loads.place_rows(whole, labelled)
+                labelled.append((labels, rows.Row(**row)))
+        rows.place(whole, labelled)
         name = f"data/evidence/{claim_id}/samples-{store.digest(whole)[:12]}.parquet"
         target = store.path(*name.split("/"))
         target.parent.mkdir(parents=True, exist_ok=True)

@@ -19,6 +19,7 @@ from assay.physics import queueing, units
 __all__ = [
     "Effect",
     "Waiting",
+    "agreed",
     "bursts",
     "curve",
     "effects",
@@ -389,6 +390,18 @@ def _first(pair: tuple[float, Mapping[str, str]]) -> float:
 
 
 _WITHOUT = {"output_rate": "output_rate_without", "ttft_s": "ttft_without_s"}
+
+
+def agreed() -> dict[str, str]:
+    """Return what a page says of the twin with a tier beside a really running engine, by name."""
+    rows = [row for row in tables.read("steps") if "host" in row["workload"]]
+    steps, tokens = (sum(int(row[name]) for row in rows) for name in ("steps", "host_hits_tok"))
+    return {
+        "host_cases": str(len(rows)),
+        "host_same": str(sum(row["identical"] == "yes" for row in rows)),
+        "host_steps": f"{steps:,}",
+        "host_tokens": f"{tokens:,}",
+    }
 
 
 def curve(column: str, *, reuse: float, link: float) -> list[tuple[float, float]]:

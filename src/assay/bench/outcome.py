@@ -1,7 +1,7 @@
-"""Outcome: what the two studies on the small model show, and keeping it in the ledger.
+"""Outcome: what the two studies on the small model show, kept in the ledger.
 
-Owns the comparison by level, the points of cost against gain, every rounded arm against another,
-and saving the measured evidence. Does not own running or replaying (``study``) or verdicts.
+Owns every rounded arm against another, and saving the measured evidence. Does not own running or
+replaying (``study``), what a page shows of an exam (``exhibits``) or verdicts.
 """
 
 from __future__ import annotations
@@ -13,16 +13,13 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from assay.bench import arithmetic, study
-from assay.bench import reasoning as comparison
+from assay.bench import study, tasks
 from assay.bench.exam import Held
 from assay.errors import InputError
 from assay.ledger import paired, records, stats, store
 
 __all__ = [
     "Rounded",
-    "by_level",
-    "plane",
     "record_reasoning",
     "record_rounding",
     "rounding_arms",
@@ -55,63 +52,6 @@ class Rounded:
     high: float
     divergence: float
     same: float
-
-
-def by_level(held: Held, *, seed: int) -> dict[str, dict[str, Any]]:
-    """Return the comparison of both arms for every level of the questions, and for all.
-
-    Parameters
-    ----------
-    held : Held
-        The exam.
-    seed : int
-        Of the bootstraps.
-
-    Returns
-    -------
-    dict
-        By ``level 1`` and so on, and ``all``: what ``bench.reasoning.compare`` says at 90 %.
-    """
-    on, off = comparison.load(held.file)
-    parts = {"all": (on, off)}
-    for level in arithmetic.LEVELS:
-        own = [[a for a in arm if a.question.startswith(f"{level}-")] for arm in (on, off)]
-        parts = {f"level {level}": (own[0], own[1]), **parts}
-    return {
-        name: comparison.compare(*arms, level=stats.LEVEL, seed=seed)
-        for name, arms in sorted(parts.items(), key=lambda part: (part[0] == "all", part[0]))
-    }
-
-
-def plane(results: Mapping[str, Mapping[str, Any]]) -> list[dict[str, Any]]:
-    """Return the points of a chart of cost against gain.
-
-    Parameters
-    ----------
-    results : mapping
-        From :func:`by_level`.
-
-    Returns
-    -------
-    list of dict
-        For ``plot.scatter``: tokens per answer, on over off [1], and change of accuracy [pp].
-    """
-    found = []
-    for name, result in results.items():
-        cost, gain = result["ratios"]["output_tokens_per_answer"], result["accuracy"]
-        found.append(
-            {
-                "label": name,
-                "kind": "evidence",
-                "x": cost["value"],
-                "x_low": cost["low"],
-                "x_high": cost["high"],
-                "y": 100 * gain["difference"],
-                "y_low": 100 * gain["low"],
-                "y_high": 100 * gain["high"],
-            }
-        )
-    return found
 
 
 def _record(
@@ -156,8 +96,11 @@ def record_reasoning(
     *,
     parameters: Mapping[str, bool | int | float | str],
     model: str = "",
+    task: str = tasks.GENERATED,
 ) -> list[records.Evidence]:
     """Save what the exam measured beside the assertions about the author's own set-up.
+
+    What the arms do not allow (censored, not comparable, one server start) is not saved.
 
     Parameters
     ----------
@@ -171,9 +114,15 @@ def record_reasoning(
         The notebook's parameters.
     model : str
         Folder or hub id; the small trained model when empty.
+    task : str
+        What was asked, as ``tasks.questions`` names it.
     """
+    place = (
+        {} if task == tasks.GENERATED else {"workload": Path(task.removeprefix(tasks.HARNESS)).stem}
+    )
     named = Path(model).name if model else study.SMALL
-    starts = result["rates"]["server_starts"]
+    rates: Mapping[str, Any] = result["rates"] or {}
+    starts = rates.get("server_starts", 0)
     saved = []
     for assertion in claim.assertions:
         if assertion.headline or assertion.metric not in ("throughput_ratio", "accuracy_change"):
@@ -181,9 +130,11 @@ def record_reasoning(
         keep = functools.partial(_record, claim, assertion.id, held, parameters=parameters)
         if assertion.metric == "accuracy_change":
             gain = result["accuracy"]
+            if gain is None or not isinstance(starts, int):
+                continue
             saved.append(
                 keep(
-                    conditions={"model": named},
+                    conditions={"model": named, **place},
                     value=gain["difference"],
                     low=gain["low"],
                     high=gain["high"],
@@ -198,10 +149,12 @@ def record_reasoning(
             ("tok_per_s", "output", "output tokens"),
             ("requests_per_s", "requests", "requests"),
         ):
-            rate = result["rates"][name]
+            rate = rates.get(name)
+            if rate is None:
+                continue
             saved.append(
                 keep(
-                    conditions={"model": named, "counting": counting},
+                    conditions={"model": named, "counting": counting, **place},
                     value=rate["value"],
                     low=rate["low"],
                     high=rate["high"],

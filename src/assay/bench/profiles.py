@@ -8,7 +8,6 @@ client or the engine.
 from __future__ import annotations
 
 import dataclasses
-import math
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
@@ -16,7 +15,10 @@ from assay.errors import InputError
 from assay.ledger import records, store
 
 if TYPE_CHECKING:
+    from assay.bench.engines.recipe import Recipe
+    from assay.bench.load import Load
     from assay.bench.measurement import Measurement
+    from assay.bench.reset import Tiered
 
 __all__ = [
     "NAMES",
@@ -105,21 +107,37 @@ class Profile:
 
     def measure(self, *, tell: Any = print) -> Measurement:
         """Run the plan, or continue it, and return what was measured."""
-        from assay.bench import load as loads
         from assay.bench import measurement
+
+        return measurement.measure(
+            self._servers({}), self._asked(), name=self.name, blocks=self.blocks, tell=tell
+        )
+
+    def measure_tier(self, *, tell: Any = print) -> Tiered:
+        """Run the plan of a host tier, every load from an empty device."""
+        from assay.bench import reset
+
+        servers = self._servers(reset.ALLOWED)
+        return reset.measure(servers, self._asked(), name=self.name, blocks=self.blocks, tell=tell)
+
+    def _servers(self, environment: Mapping[str, str]) -> dict[str, Recipe]:
         from assay.bench.engines import vllm
 
-        arms = {
+        return {
             name: vllm.serve(
                 self.model,
                 max_model_len=self.longest,
                 prefix_cache=arm.prefix_cache,
                 flags=arm.flags,
+                environment=environment,
             )
             for name, arm in self.arms.items()
         }
-        asked = {name: loads.Load(**load) for name, load in self.loads.items()}
-        return measurement.measure(arms, asked, name=self.name, blocks=self.blocks, tell=tell)
+
+    def _asked(self) -> dict[str, Load]:
+        from assay.bench.load import Load
+
+        return {name: Load(**load) for name, load in self.loads.items()}
 
 
 def _chosen(profile: str) -> bool:
@@ -170,63 +188,54 @@ def chunked_prefill(profile: str, model: str) -> Profile:
     )
 
 
-def cpu_offload(profile: str, model: str, *, pool: int = 2 * 10**10) -> Profile:
+def cpu_offload(profile: str, model: str, *, pool: int = 15 * 10**9) -> Profile:
     """Return the plan for a host tier on and off, over KV pressure and reuse.
 
     Parameters
     ----------
     profile : str
-        ``quick`` or ``full``.
+        ``quick`` or ``full``; the latter has a server without any cache, too.
     model : str
         Folder or hub id of an 8B model.
     pool : int
         KV memory of the card; small, so that pressure is reached with few requests [B].
+
+    Notes
+    -----
+    What the names of the loads mean stands in :mod:`assay.bench.tier`.
 
     Examples
     --------
     >>> cpu_offload("quick", "m").minutes < 10 < cpu_offload("full", "m").minutes < 60
     True
     """
+    from assay.bench import tier
+
     full = _chosen(profile)
-    per_token = 131_072  # Llama 3.1 8B in 16 bits [B/tok]
-    prefix, suffix, output = 3584, 512, 128
-    pressures = (0.5, 1.0, 2.0, 4.0) if full else (0.5, 2.5)
-    loads: dict[str, dict[str, Any]] = {}
-    for pressure in pressures:
-        groups = max(1, math.ceil(pressure * pool / per_token / (prefix + suffix)))
-        for reuse in ("reuse", "none") if full else ("reuse",):
-            many = groups * (3 if reuse == "reuse" else 1)
-            loads[f"{reuse}-{pressure:g}"] = {
-                "requests": max(64, many),
-                "input_tokens": prefix + suffix,
-                "output_tokens": output,
-                "concurrency": 32,
-                "warmup": 2,
-                **(
-                    {
-                        "dataset": "prefix_repetition",
-                        "options": {
-                            "prefix-repetition-prefix-len": str(prefix),
-                            "prefix-repetition-suffix-len": str(suffix),
-                            "prefix-repetition-num-prefixes": str(groups),
-                            "prefix-repetition-output-len": str(output),
-                        },
-                    }
-                    if reuse == "reuse"
-                    else {}
-                ),
-            }
-    # 25,000 input tokens a second is what an H100 reads at less than its published best.
+    names = ("reuse-0.5", "reuse-1", "reuse-2", "reuse-4", "none-2", "warm-2")
+    asked = tier.loads(
+        {name: 2026 for name in (names if full else ("reuse-0.5", "reuse-2", "warm-2"))},
+        pool=pool // 131_072,  # Llama 3.1 8B in 16 bits [B/tok]
+        prefix=3584,
+        suffix=512,
+        output=128,
+        concurrency=16,
+        least=48,
+    )
+    # 25,000 input tokens a second is what an H100 reads at less than its published best; the run
+    # before a warm one is as long.
     seconds = {
-        name: load["requests"] * load["input_tokens"] / 25_000 for name, load in loads.items()
+        name: load.requests * load.input_tokens / 25_000 * (2 if name[:4] == "warm" else 1)
+        for name, load in asked.items()
     }
     memory = ("--kv-cache-memory-bytes", str(pool))
-    tier = ("--kv-offloading-size", "64", "--kv-offloading-backend", "native")
+    host = ("--kv-offloading-size", "64", "--kv-offloading-backend", "native")
+    arms = {tier.WITHOUT: Arm(memory, prefix_cache=True), "on": Arm(memory + host, True)}
     return Profile(
         f"cpu-offload-{profile}",
         model,
-        {"off": Arm(memory, prefix_cache=True), "on": Arm(memory + tier, prefix_cache=True)},
-        loads,
+        {tier.NONE: Arm(memory), **arms} if full else arms,
+        {name: dataclasses.asdict(load) for name, load in asked.items()},
         seconds,
         blocks=5 if full else 2,
         longest=8192,
@@ -271,7 +280,7 @@ def record_ttft(
 
 
 def record_effects(
-    claim: records.Claim, measured: Measurement, *, gpu: str, parameters: Parameters
+    claim: records.Claim, tiered: Tiered, *, gpu: str, parameters: Parameters
 ) -> list[records.Evidence]:
     """Save the measured effect of the host tier on throughput and TTFT, load by load.
 
@@ -279,7 +288,7 @@ def record_effects(
     ----------
     claim : Claim
         The general claim; another one gets nothing.
-    measured : Measurement
+    tiered : Tiered
         Of :func:`cpu_offload`.
     gpu : str
         Id of the card in ``data/hardware``.
@@ -288,7 +297,7 @@ def record_effects(
     """
     names = {"output_throughput": "throughput-improves", "ttft": "ttft-improves"}
     asked = {assertion.id for assertion in claim.assertions}
-    saved = []
+    measured, saved = tiered.found, []
     for metric, assertion in names.items():
         for load in measured.plan.loads if assertion in asked else ():
             ratio = measured.ratio(metric, "on", "off", load=load)
@@ -296,7 +305,8 @@ def record_effects(
             ends = [None if x is None else x - 1 for x in (ratio.low, ratio.high)]
             fields |= {"value": ratio.value - 1, "low": ends[0], "high": ends[1]}
             fields |= {"unit": "1", "n": ratio.n, "method": ratio.method}
-            fields["gates"] += measured.gates(metric, arm="off", load=load)
+            both = [tiered.gates(metric, arm=arm, load=load) for arm in ("on", "off")]
+            fields["gates"] = [gate for gates in both for gate in gates]
             count = {"counting": "output"} if metric == "output_throughput" else {}
             saved.append(
                 store.found(

@@ -1,7 +1,7 @@
 """Reasoning: what turning reasoning on costs and what it buys, on the same questions.
 
 Owns loading two arms, their comparison and its verdict. Does not own reading records
-(``answers``), the checks that come first (``arms``) or the numbers (``contrast``).
+(``transcripts``), the checks that come first (``arms``) or the numbers (``gain``, ``expense``).
 
 Every ratio is *on over off*, over the questions both arms answered. "Throughput" is three rates:
 output tokens per second, requests per second, correct answers per second. They are tied by
@@ -23,12 +23,11 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from assay.bench import answers as records
-from assay.bench import arms, contrast
+from assay.bench import arms, expense, gain, totals, transcripts
 from assay.bench.answers import Answer
 from assay.bench.contrast import Pairs, Prices, Settings
 from assay.errors import InputError
-from assay.ledger import paired, stats
+from assay.ledger import paired, stats, store
 
 __all__ = ["MARGIN", "compare", "load"]
 
@@ -57,10 +56,11 @@ def load(on: Path, off: Path | None = None) -> tuple[list[Answer], list[Answer]]
     Raises
     ------
     InputError
-        When a file cannot be read, or an unnamed record could be of either arm.
+        When a file cannot be read, an unnamed record could be of either arm, or two files hold one
+        arm.
     """
     if off is None or (on.exists() and off.exists() and off.samefile(on)):
-        found = records.read(on)
+        found = transcripts.read(on)
         if any(a.arm is None for a in found):
             raise InputError(
                 "a record does not say of which arm it is",
@@ -68,12 +68,16 @@ def load(on: Path, off: Path | None = None) -> tuple[list[Answer], list[Answer]]
                 fix="add the field 'arm' (on or off), or give the other arm as a second file",
             )
         return [a for a in found if a.arm == "on"], [a for a in found if a.arm == "off"]
-    first, second = records.read(on, arm="on"), records.read(off, arm="off")
-    # Labels decide: files given the other way round are no harm.
-    return (
-        [a for a in first if a.arm == "on"] or [a for a in second if a.arm == "on"],
-        [a for a in second if a.arm == "off"] or [a for a in first if a.arm == "off"],
-    )
+    # Labels decide: files given the other way round are no harm, and no record is left out.
+    found = [*transcripts.read(on, arm="on"), *transcripts.read(off, arm="off")]
+    named = {a.arm for a in found}
+    if len(named) == 1:
+        raise InputError(
+            f"both files hold records of the {named.pop()} arm only",
+            where=f"{store.shown(on)} and {store.shown(off)}",
+            fix="give the other arm, or correct the field that names the arm or its request",
+        )
+    return [a for a in found if a.arm == "on"], [a for a in found if a.arm == "off"]
 
 
 def compare(
@@ -131,13 +135,13 @@ def compare(
     pairs = Pairs.of(on, off)
     found: dict[str, Any] = dict.fromkeys(("accuracy", "ratios", "rates", "identity", "bounds"))
     if verdict == "censored" and pairs.questions:
-        found["bounds"] = contrast.bounds(pairs)
+        found["bounds"] = gain.bounds(pairs)
         reasons += _bounded(found["bounds"])
     elif verdict is None:
-        found["accuracy"] = contrast.accuracy(pairs, settings)
-        found["ratios"] = contrast.ratios(pairs, on, off, settings)
-        found["rates"] = contrast.rates(on, off, settings)
-        found["identity"] = contrast.identity(found["ratios"])
+        found["accuracy"] = gain.accuracy(pairs, settings)
+        found["ratios"] = expense.ratios(pairs, on, off, settings)
+        found["rates"] = expense.rates(on, off, settings)
+        found["identity"] = expense.identity(found["ratios"])
         verdict, because = _verdict(found["accuracy"], found["ratios"], pairs, settings)
         reasons += because
     return {
@@ -146,7 +150,7 @@ def compare(
         "reasons": reasons,
         "problems": [dataclasses.asdict(p) for p in problems],
         "arms": {
-            name: {**arms.summary(rows), "valid": arms.valid(name, problems)} if rows else None
+            name: {**totals.summary(rows), "valid": arms.valid(name, problems)} if rows else None
             for name, rows in (("on", on), ("off", off))
         },
         "pairs": {
@@ -196,8 +200,19 @@ def _verdict(
     if accuracy is None:
         reasons.append("unknown: no common question is graded in both arms")
         return "insufficient", reasons
-    gain, spoken = _position(accuracy, settings)
+    change, spoken = _position(accuracy, settings)
     reasons.append(spoken)
+    if accuracy["on"] == accuracy["off"] == 0:
+        reasons.append(
+            "floor: no answer of either arm is right, so these questions, or their grader, cannot "
+            "show what reasoning buys"
+        )
+        return "insufficient", reasons
+    if accuracy["on"] == accuracy["off"] == 1:
+        reasons.append(
+            "ceiling: every answer of both arms is right, so harder questions might show a gain "
+            "that these cannot"
+        )
     rate = ratios["correct_per_s"]
     if rate is not None and rate["low"] is not None:
         reasons.append(f"rate: {_times(rate)} the correct answers per second")
@@ -207,9 +222,9 @@ def _verdict(
             "interval of accuracy covers both"
         )
     dearer = None if cost is None or cost["low"] is None else _dearer(cost)
-    if gain is None or dearer is None:
+    if change is None or dearer is None:
         return "insufficient", reasons
-    better, worse = gain > 0 or dearer < 0, gain < 0 or dearer > 0
+    better, worse = change > 0 or dearer < 0, change < 0 or dearer > 0
     if better and worse:
         return "mixed", reasons
     return "better" if better else "worse" if worse else "no-difference", reasons

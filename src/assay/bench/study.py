@@ -17,7 +17,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from assay.bench import arithmetic, checkpoint, exam, phases, trainer, transfer
+from assay.bench import arithmetic, checkpoint, exam, hub, phases, tasks, trainer, transfer
 from assay.bench import provenance as machines
 from assay.bench.engines import recipe as recipes
 from assay.bench.engines import vllm
@@ -25,14 +25,15 @@ from assay.bench.exam import Held
 from assay.errors import InputError
 from assay.ledger import records, store
 
-__all__ = ["SMALL", "committed", "reasoning", "rounding", "rows"]
+__all__ = ["BUDGET", "SMALL", "committed", "reasoning", "rounding", "rows"]
 
 Progress = Callable[[str], None]
 
 
 # Seed of what is asked; what is trained on never meets it, whatever the seed.
 _SEED = 20260816
-_SMALL_BUDGET, _LARGE_BUDGET = 120, 4096  # no sum with its solution is longer than 72 tokens
+_SMALL_BUDGET, BUDGET = 120, 4096  # no sum with its solution is longer than 72 tokens
+_PROMPT = 4096  # room for a question beside its answer [tok]
 SMALL = "small model trained here"
 _CODED = 100  # caches that are coded; each codec runs over them one by one
 
@@ -51,6 +52,8 @@ def reasoning(
     measure: bool,
     model: str = "",
     switch: str = "template",
+    task: str = tasks.GENERATED,
+    budget: int = BUDGET,
     questions: int = 600,
     blocks: int = 5,
     concurrency: int = 8,
@@ -68,6 +71,11 @@ def reasoning(
         Folder or hub id of an instruct model; the small trained model when empty.
     switch : str
         How reasoning is switched, of ``exam.SWITCHES``.
+    task : str
+        What is asked, as ``tasks.questions`` names it; the small model knows sums only.
+    budget : int
+        Most tokens of an answer, where a model is named [tok]. A model that thinks at length needs
+        more: what is cut cannot be graded.
     questions, blocks, concurrency : int
         Questions, server starts they are dealt out to, and questions in flight [1].
     progress : callable
@@ -81,29 +89,49 @@ def reasoning(
     Raises
     ------
     InputError
-        When nothing is committed to replay, or the engine is missing.
+        When nothing is committed to replay, the engine is missing, or the task cannot be asked.
     """
     if not measure:
         return committed(claim)
-    asked = tuple(arithmetic.questions(questions, seed=_SEED))
+    if task != tasks.GENERATED and not model:
+        raise InputError(
+            f"the small model trained here cannot be asked '{task}'",
+            fix="name an instruct model, or use the task 'arithmetic'",
+        )
+    asked = tuple(tasks.questions(task, questions, seed=_SEED))
     served = model or str(trainer.train(progress=_step(progress)))
     recipe = vllm.serve(
         served,
         weights_kind="published" if model else "trained",
-        max_model_len=None if model else trainer.COURSE.shape.longest,
+        max_model_len=_longest(model, budget) if model else trainer.COURSE.shape.longest,
+        kv_cache_gib=4 if model else 1,
         eager=not model,  # compiling takes longer than this whole exam
+        spin=False,  # few cores serve and ask at once
     )
     paper = exam.Paper(
         asked,
         template=arithmetic.PLAIN if model else trainer.TEMPLATE,
         switch=switch,
         blocks=blocks,
-        budget=_LARGE_BUDGET if model else _SMALL_BUDGET,
+        budget=budget if model else _SMALL_BUDGET,
         concurrency=concurrency,
         seed=_SEED,
     )
-    named = store.digest(store.json_text([served, switch, questions, blocks, concurrency]))[:12]
+    facts = [served, switch, questions, blocks, concurrency]
+    facts += [] if task == tasks.GENERATED else [task]
+    facts += [budget] if model and budget != BUDGET else []
+    named = store.digest(store.json_text(facts))[:12]
     return exam.hold(recipe, paper, _folder(f"reasoning-{named}"), progress=progress)
+
+
+def _longest(model: str, budget: int) -> int:
+    """Return how long a sequence must be: a whole context would need more memory than it uses."""
+    config = hub.config(model)
+    own = config.get("max_position_embeddings") or config.get("text_config", {}).get(
+        "max_position_embeddings"
+    )
+    wanted = budget + _PROMPT
+    return min(wanted, own) if isinstance(own, int) else wanted
 
 
 def rounding(

@@ -1,8 +1,10 @@
 """Synthetic: an OpenAI-compatible server whose TTFT, TPOT and token counts are known.
 
 Owns the server, its failure modes, and a tokenizer in which a word is a token, so that client and
-server must count alike. It does no inference: it exists to prove that the client, the gates and the
-protocol recover what is known, and refuse what is wrong. Does not own the client.
+server must count alike. With a planted effect of reasoning it thinks as it is asked to, in lengths
+and with grades that are known. It does no inference: it exists to prove that the client, the gates
+and the protocol recover what is known, and refuse what is wrong. Does not own the client, or what
+is planted (``planted``).
 
 Started as a process: ``python -m assay.bench.synthetic --port 8000 --ttft 0.2 --tpot 0.02``.
 Every token is due at a fixed time after the request's arrival, so delays do not add up.
@@ -13,7 +15,9 @@ from __future__ import annotations
 import argparse
 import asyncio
 import dataclasses
+import itertools
 import json
+import operator
 import random
 import sys
 import time
@@ -21,6 +25,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Literal
 
+from assay.bench import planted
 from assay.bench.engines import counters, recipe
 from assay.ledger import store
 
@@ -52,6 +57,7 @@ COUNTS = counters.Names(
 
 _WORDS = 12_000  # tokens in the vocabulary; `vllm bench latency` needs 10,000
 _COMPILED = "torch.compile takes 1.0 s in total"
+_FIELD = operator.itemgetter(0)  # of a piece of an answer: where its word comes
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -74,6 +80,9 @@ class Behaviour:
         Which requests those are.
     ready_delay : float
         From the start until it answers at all [s].
+    effect : str
+        An effect of reasoning, as ``planted.Effect.text`` writes it: chats about sums are then
+        answered with its lengths and grades. Without it every answer has the length asked for.
     """
 
     ttft: float = 0.2
@@ -83,6 +92,7 @@ class Behaviour:
     share: float = 0.2
     seed: int = 0
     ready_delay: float = 0.0
+    effect: str = ""
 
 
 def serve(behaviour: Behaviour | None = None, *, words: str = "") -> recipe.Recipe:
@@ -153,6 +163,7 @@ class _Server:
         self.random = random.Random(behaviour.seed)
         self.totals = dict.fromkeys(dataclasses.astuple(COUNTS), 0)
         self.turn = asyncio.Semaphore(1 if behaviour.mode == "serial" else 10**9)
+        self.effect = planted.Effect.read(behaviour.effect) if behaviour.effect else None
 
     async def connection(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         try:
@@ -202,6 +213,15 @@ class _Server:
             tokens = max(1, tokens // 2)
         inputs = _count(asked)
         chat = path.endswith("chat/completions")
+        pieces = [("content", f"w{2 + place % 7}") for place in range(tokens)]
+        usage: dict[str, Any] = {"prompt_tokens": inputs, "completion_tokens": tokens}
+        finish = ""
+        if chat and self.effect is not None:
+            said = _reply(self.effect, asked, tokens)
+            pieces = [("", "")] * said.hidden
+            pieces += [("reasoning_content", word) for word in said.reasoning]
+            pieces += [("content", word) for word in said.content]
+            usage, finish = said.usage(self.effect, inputs), said.finish
         writer.write(
             b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\n"
             b"Transfer-Encoding: chunked\r\n\r\n"
@@ -209,8 +229,10 @@ class _Server:
         if how.mode == "role-chunk":
             _event(writer, _choice(chat, "", role=True))
         sent = 0
-        while sent < tokens:
-            many = min(how.bundle, tokens - sent)
+        while sent < len(pieces):
+            field, bundle = next(itertools.groupby(pieces[sent : sent + how.bundle], _FIELD))
+            words = [word for _, word in bundle]
+            many = len(words)
             # The first chunk is due at the TTFT, and each later one with its last token.
             last = sent + many - 1 if sent else 0
             delay = arrived + how.ttft + last * how.tpot - time.perf_counter()
@@ -219,16 +241,18 @@ class _Server:
             if how.mode == "drop" and chosen and sent:
                 writer.transport.abort()
                 return False
-            text = "".join(f"w{2 + (sent + i) % 7} " for i in range(many))
-            _event(writer, _choice(chat, text))
+            if field:
+                _event(writer, _choice(chat, "".join(f"{word} " for word in words), field=field))
             sent += many
             self._add(COUNTS.output, many)
+        if finish:
+            ended = {"index": 0, "delta": {}, "finish_reason": finish}
+            _event(writer, {"choices": [ended]})
         self._add(COUNTS.prompt, inputs)
         self.totals[COUNTS.queried] += inputs
         self.totals[COUNTS.hit] += inputs if how.mode == "warm-cache" else 0
         if how.mode != "no-usage":
-            factor = 2 if how.mode == "wrong-usage" else 1
-            usage = {"prompt_tokens": inputs, "completion_tokens": factor * tokens}
+            usage["completion_tokens"] *= 2 if how.mode == "wrong-usage" else 1
             _event(writer, {"choices": [], "usage": usage})
         _write(writer, b"data: [DONE]\n\n")
         writer.write(b"0\r\n\r\n")
@@ -239,9 +263,18 @@ class _Server:
         self.totals[name] += 2 * tokens if self.behaviour.mode == "miscount" else tokens
 
 
-def _choice(chat: bool, text: str, *, role: bool = False) -> dict[str, Any]:
+def _reply(effect: planted.Effect, asked: dict[str, Any], budget: int) -> planted.Reply:
+    """Return what the planted model says; the switch is Qwen3's, and on unless turned off."""
+    settings = asked.get("chat_template_kwargs") or {}
+    text = f"{asked['messages'][-1]['content']}"
+    return planted.reply(
+        effect, text, thinking=bool(settings.get("enable_thinking", True)), budget=budget
+    )
+
+
+def _choice(chat: bool, text: str, *, role: bool = False, field: str = "content") -> dict[str, Any]:
     if chat:
-        delta = {"role": "assistant", "content": ""} if role else {"content": text}
+        delta = {"role": "assistant", "content": ""} if role else {field: text}
         return {"choices": [{"index": 0, "delta": delta}]}
     return {"choices": [{"index": 0, "text": text}]}
 

@@ -12,8 +12,8 @@ import statistics
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from assay.bench import load as loads
 from assay.bench.engines.counters import Counts
+from assay.bench.rows import Row
 from assay.errors import InputError
 
 __all__ = ["PERCENTILES", "VALUES", "Watched", "Window", "finite", "percentile", "values"]
@@ -194,9 +194,7 @@ def finite(content: Any) -> Any:
     return content
 
 
-def values(
-    rows: Sequence[loads.Row], duration: float
-) -> tuple[dict[str, float | None], dict[str, int]]:
+def values(rows: Sequence[Row], duration: float) -> tuple[dict[str, float | None], dict[str, int]]:
     """Return the values of a window and the number of requests behind each latency.
 
     Parameters

@@ -45,7 +45,16 @@ LOOSENING = frozenset(
 _MAX_LINES, _MAX_MEDIAN, _MAX_CODE, _MAX_CELLS = 25, 10, 120, 30
 _MIN_WORDS = 3  # of prose per line of code
 _MAX_OUTPUT = 5 * 10**6  # B; a table rendered to HTML once grew two notebooks to 10 MB each
-_CHARTS = ("strip", "roofline", "sweep", "compare", "sensitivity", "readings", "scatter")
+_CHARTS = (
+    "strip",
+    "roofline",
+    "sweep",
+    "compare",
+    "sensitivity",
+    "readings",
+    "agreement",
+    "scatter",
+)
 _FENCE = re.compile(r"^(`{3,}|~{3,}|:{3,}).*?^\1[ \t]*$", re.M | re.S)
 _COLOUR = re.compile(r"#(?:[0-9a-f]{3}|[0-9a-f]{6})", re.I)
 

@@ -36,6 +36,7 @@ __all__ = [
     "EVIDENCE",
     "INK",
     "LIMIT",
+    "agreement",
     "compare",
     "readings",
     "roofline",
@@ -132,15 +133,20 @@ def _spread(axes: Axes, marks: Sequence[tuple[str, float, float]], *, side: str)
         _direct(axes, x, y, text, side=side, rise=(place - at) * 72 / axes.figure.dpi)
 
 
+def _number(value: float, *, digits: int = 4) -> str:
+    """Write a number with a minus sign that is seen beside a line."""
+    return ("−" if value < 0 else "") + units.number(abs(value), digits=digits)
+
+
 def _plain(value: float, _: object = None) -> str:
-    return units.number(value, digits=3)
+    return _number(value, digits=3)
 
 
 def _log(axes: Axes, *, ratio: bool = False) -> None:
     axes.set_xscale("log")
     axes.xaxis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0), numticks=12))
     axes.xaxis.set_major_formatter(
-        FuncFormatter(lambda v, _: f"{units.number(v, digits=3)}×" if ratio else _plain(v))
+        FuncFormatter(lambda v, _: f"{_number(v, digits=3)}×" if ratio else _plain(v))
     )
     axes.xaxis.set_minor_formatter(NullFormatter())
     low, high = axes.get_xlim()
@@ -210,7 +216,7 @@ def strip(
         _band(axes, assertion, row)
         for value in dict.fromkeys((low, high)):
             _diamond(axes, value, row)
-        _direct(axes, high, row, f"claimed {units.number(high)}", side="above")
+        _direct(axes, high, row, f"claimed {_number(high)}", side="above")
         mine = [e for e in found if e.assertion == assertion.id]
         _limits(axes, [e for e in mine if e.basis == "bound"], unit, row)
         for item in mine:
@@ -243,7 +249,7 @@ def _limits(axes: Axes, bounds: list[records.Evidence], unit: str, row: float) -
         return
     edge = units.from_base(max(highs), unit)
     axes.plot([edge, edge], [row - 0.36, row + 0.36], color=LIMIT, ls=":", lw=2, zorder=4)
-    _direct(axes, edge, row - 0.28, f"limit {units.number(edge)}", side="left")
+    _direct(axes, edge, row - 0.28, f"limit {_number(edge)}", side="left")
 
 
 def _interval(axes: Axes, item: records.Evidence, unit: str, y: float) -> None:
@@ -257,7 +263,7 @@ def _interval(axes: Axes, item: records.Evidence, unit: str, y: float) -> None:
     axes.plot(middle, y, marker=marker, ms=7, color=colour, ls="none", zorder=5)
     exact = ends[0] == ends[1]
     words = "exact" if exact and item.basis == "derived" else item.basis
-    _direct(axes, ends[1], y, f"{units.number(middle)} ({words})")
+    _direct(axes, ends[1], y, f"{_number(middle)} ({words})")
 
 
 def compare(
@@ -302,7 +308,9 @@ def compare(
             ends = (row.get("low", row["value"]), row.get("high", row["value"]))
             axes.plot(ends, (y, y), color=colour, lw=2)
             axes.plot(row["value"], y, marker=marker, ms=6, color=colour, ls="none")
-        _direct(axes, row.get("high", row["value"]), y, units.number(row["value"]))
+        # Away from zero, so that no label lies on the line there.
+        end, side = ("low", "left") if row["value"] < 0 else ("high", "right")
+        _direct(axes, row.get(end, row["value"]), y, _number(row["value"]), side=side)
     if log:
         _log(axes)
     elif min(float(row.get("low", row["value"])) for row in rows) >= 0:
@@ -325,10 +333,10 @@ def _vertical(axes: Axes, claim: float | None, limit: float | None) -> None:
     top = axes.get_xaxis_transform()
     if limit is not None:
         axes.axvline(limit, color=LIMIT, ls=":", lw=2, zorder=1)
-        axes.text(limit, 1.0, f" limit {units.number(limit)}", transform=top, fontsize=8.5)
+        axes.text(limit, 1.0, f" limit {_number(limit)}", transform=top, fontsize=8.5)
     if claim is not None:
         axes.axvline(claim, color=CLAIM, ls="--", lw=1.2, zorder=1)
-        axes.text(claim, 1.0, f" claimed {units.number(claim)}", transform=top, fontsize=8.5)
+        axes.text(claim, 1.0, f" claimed {_number(claim)}", transform=top, fontsize=8.5)
 
 
 def sweep(
@@ -395,6 +403,57 @@ def sweep(
     axes.set_xlabel(x_label)
     axes.set_ylabel(_label(metric, display, width=34))
     axes.margins(x=0.14)
+    return axes
+
+
+def agreement(points: Sequence[Mapping[str, Any]], *, metric: str, near: float) -> Axes:
+    """Draw what was predicted against what was measured, both logarithmic, about the diagonal.
+
+    Parameters
+    ----------
+    points : sequence of mapping
+        ``x`` measured and ``y`` predicted; ``kind`` is ``evidence`` or ``published``.
+    metric : str
+        Names both axes: a metric, or words with their unit in brackets.
+    near : float
+        Relative error within which the band about the diagonal lies [1].
+
+    Returns
+    -------
+    Axes
+        The figure's axes.
+    """
+    axes = _axes(4.6)
+    axes.grid(axis="both")
+    ends = [p[key] for p in points for key in ("x", "y")]
+    low, high = min(ends) / 2, max(ends) * 2
+    axes.fill_between(
+        (low, high),
+        (low * (1 - near), high * (1 - near)),
+        (low * (1 + near), high * (1 + near)),
+        color=CLAIM,
+        alpha=0.25,
+        lw=0,
+    )
+    axes.plot((low, high), (low, high), color=LIMIT, lw=1, zorder=1)
+    for point in points:
+        colour, marker = (EVIDENCE, "o") if point["kind"] == "evidence" else (OTHER, "s")
+        axes.plot(
+            point["x"],
+            point["y"],
+            marker=marker,
+            ms=6,
+            color=colour,
+            ls="none",
+            alpha=0.8,
+            zorder=3,
+        )
+    axes.set(xscale="log", yscale="log", xlim=(low, high), ylim=(low, high))
+    for axis in (axes.xaxis, axes.yaxis):
+        axis.set_major_formatter(FuncFormatter(_plain))
+        axis.set_minor_formatter(NullFormatter())
+    axes.set_xlabel(f"measured {_label(metric)}")
+    axes.set_ylabel(f"predicted {_label(metric)}")
     return axes
 
 
@@ -588,11 +647,9 @@ def sensitivity(
         axes.plot([low, high], [y, y], color=EVIDENCE, lw=9, solid_capstyle="butt", alpha=0.55)
         for value, side in ((min(low, high), "left"), (max(low, high), "right")):
             if value != base:
-                _direct(axes, value, y, units.number(value), side=side)
+                _direct(axes, value, y, _number(value), side=side)
     axes.axvline(base, color=EVIDENCE, lw=1.5)
-    axes.text(
-        base, 1.0, f" {units.number(base)}", transform=axes.get_xaxis_transform(), fontsize=8.5
-    )
+    axes.text(base, 1.0, f" {_number(base)}", transform=axes.get_xaxis_transform(), fontsize=8.5)
     axes.set_yticks(range(len(ordered)), [label for label, _, _ in ordered])
     axes.set_ylim(-0.7, len(ordered) - 0.3)
     axes.tick_params(axis="y", length=0)
@@ -643,7 +700,7 @@ def readings(
         axes.text(
             x,
             y,
-            f"{units.number(cell['ratio'], digits=2)}×" if fits else "does\nnot fit",
+            f"{_number(cell['ratio'], digits=2)}×" if fits else "does\nnot fit",
             ha="center",
             va="center",
             fontsize=8.5,
@@ -696,7 +753,7 @@ def scoreboard(rows: Sequence[Mapping[str, Any]], *, dark: bool = False) -> Axes
     axes.axvline(1, color=CLAIM, lw=1, ls="--", zorder=0)
     axes.set_xlim(left, right)
     axes.xaxis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0), numticks=12))
-    axes.xaxis.set_major_formatter(FuncFormatter(lambda v, _: f"{units.number(v, digits=2)}×"))
+    axes.xaxis.set_major_formatter(FuncFormatter(lambda v, _: f"{_number(v, digits=2)}×"))
     axes.xaxis.set_minor_formatter(NullFormatter())
     axes.set_yticks(range(len(rows)), [f"{r['label']}  {r['glyph']}" for r in reversed(list(rows))])
     axes.set_ylim(-0.7, len(rows) - 0.3)

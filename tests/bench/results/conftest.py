@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import csv
+import io
 import json
 import random
 from collections.abc import Callable
@@ -215,6 +217,116 @@ SHAPES: dict[str, Any] = {
 }
 
 
+# Tables in the shapes that exporters write, cut down; numbers are made up.
+AIPERF_CSV = """\
+Metric,avg,min,max,sum,p1,p5,p10,p25,p50,p75,p90,p95,p99,std
+Input Sequence Length (tokens),550.00,550,550,440000,550,550,550,550,550,550,550,550,550,0.00
+Inter Token Latency (ms),5.20,4.80,5.90,,4.81,4.85,4.90,5.00,5.20,5.40,5.60,5.70,5.80,0.20
+Output Sequence Length (tokens),9.00,9,9,7200,9,9,9,9,9,9,9,9,9,0.00
+Request Latency (ms),"1,297.53",900.00,"1,400.00",,905.00,910.00,950.00,990.00,"1,290.00",\
+"1,310.00","1,330.00","1,350.00","1,390.00",90.00
+Time to First Token (ms),"1,255.89",850.00,"1,350.00",,855.00,860.00,900.00,940.00,"1,250.00",\
+"1,270.00","1,290.00","1,310.00","1,340.00",90.00
+
+Metric,Value
+Benchmark Duration (sec),40.00
+Output Token Throughput (tokens/sec),180.00
+Request Count,800
+Request Throughput (requests/sec),20.00
+
+
+Endpoint,GPU_Index,GPU_Name,GPU_UUID,Metric,avg,min,max,sum,p1,p5,p10,p25,p50,p75,p90,p95,p99,std
+host:9400,0,Example GPU,GPU-a,GPU Power Usage (W),300.00,1,2,3,4,5,6,7,8,9,10,11,12,13
+host:9400,1,Example GPU,GPU-b,GPU Power Usage (W),310.00,1,2,3,4,5,6,7,8,9,10,11,12,13
+"""
+GENAI_PERF_CSV = """\
+Metric,avg,min,max,p99,p95,p90,p75,p50,p25
+Time To First Token (ms),16.26,12.39,17.25,17.09,16.68,16.56,16.46,16.42,16.33
+Inter Token Latency (ms),1.85,1.55,2.04,2.02,1.97,1.92,1.90,1.87,1.80
+Request Latency (ms),499.20,451.01,554.61,548.69,526.13,514.19,506.17,498.90,490.00
+Output Sequence Length,261.90,256.00,298.00,296.60,270.00,265.00,264.00,262.00,260.00
+
+Metric,Value
+Output Token Throughput (per sec),520.87
+Request Throughput (per sec),1.99
+Request Count (count),100.00
+"""
+#: Minimum, p0.1, p1, p5, p10, p25, p75, p90, p95, p99 and maximum.
+_RANKS = "[1, 1, 1, 1, 1, 1.1, 1.4, 1.5, 1.6, 2, 3]"
+#: One benchmark of GuideLLM under three header rows; the columns that matter.
+GUIDELLM_COLUMNS: list[tuple[str, str, str, str]] = [
+    ("Run Info", "Backend", "", '{"type": "openai_http", "model": "example-org/small-7b"}'),
+    ("Run Info", "Profile", "", '{"type_": "concurrent", "streams": [16]}'),
+    ("Benchmark", "Type", "", "generative_benchmark"),
+    ("Benchmark", "Strategy", "", "concurrent"),
+    ("Timings", "Duration", "Sec", "60.0"),
+    ("Request Counts", "Successful", "", "700"),
+    ("Request Counts", "Incomplete", "", "16"),
+    ("Request Counts", "Errored", "", "0"),
+    ("Request Counts", "Total", "", "716"),
+    ("Request Latency", "Successful Sec", "Mean", "1.3"),
+    ("Request Latency", "Successful Sec", "Median", "1.25"),
+    ("Request Latency", "Successful Sec", "Percentiles", _RANKS),
+    ("Request Latency", "Errored Sec", "Mean", "30.0"),
+    ("Time to First Token", "Successful ms", "Mean", "75.0"),
+    ("Inter Token Latency", "Successful ms", "Mean", "20.0"),
+    ("Token Metrics", "Successful Output Tokens", "Mean", "64.0"),
+    ("Token Throughput", "Successful Output Tokens/Sec", "Mean", "746.7"),
+]
+#: And under the one header row that versions before 0.4 wrote.
+GUIDELLM_OLD: dict[str, str] = {
+    "Type": "generative_benchmark",
+    "Id": "one",
+    "Name": "constant@4.00",
+    "Duration": "60.0",
+    "Successful Requests": "700",
+    "Successful Request latency mean": "1.3",
+    "Successful Request latency [min, 0.1, 1, 5, 10, 25, 75, 90, 95, 99, max]": _RANKS,
+    "Successful Time to first token ms mean": "75.0",
+    "Incomplete Requests": "0",
+    "Incomplete Time to first token ms mean": "0.0",
+    "Errored Requests": "10",
+}
+LLAMA_SQL = """\
+CREATE TABLE IF NOT EXISTS llama_bench (
+  build_commit TEXT,
+  n_prompt INTEGER
+);
+
+INSERT INTO llama_bench (build_commit, model_type, n_prompt, n_gen, avg_ns, avg_ts, stddev_ts) \
+VALUES ('abcdef12', 'it''s 7B', '512', '0', '104099741', '4918.36', '1.5');
+INSERT INTO llama_bench (build_commit, model_type, n_prompt, n_gen, avg_ns, avg_ts, stddev_ts) \
+VALUES ('abcdef12', 'it''s 7B', '0', '128', '772200772', '165.76', '1.5');
+"""
+
+
+def rows_of(columns: list[tuple[str, ...]]) -> str:
+    """Write columns, header cells first, as CSV."""
+    out = io.StringIO()
+    csv.writer(out).writerows(zip(*columns, strict=True))
+    return out.getvalue()
+
+
+def sweep_csv() -> str:
+    """Return the summary of a sweep of `vllm bench serve`, as pandas writes it."""
+    content = detailed(detail=False) | {"tensor_parallel_size": 2, "label": ""}
+    out = io.StringIO()
+    writer = csv.writer(out)
+    writer.writerow(["", *content])
+    writer.writerow(["0", *content.values()])
+    return out.getvalue()
+
+
+TABLES: dict[str, str] = {
+    "aiperf": AIPERF_CSV,
+    "genai-perf": GENAI_PERF_CSV,
+    "guidellm": rows_of([tuple(c) for c in GUIDELLM_COLUMNS]),
+    "guidellm old": rows_of(list(GUIDELLM_OLD.items())),
+    "llama-bench sql": LLAMA_SQL,
+    "vllm sweep": sweep_csv(),
+}
+
+
 class Answer:
     """What `assay read` says of one file, with short ways to look at it."""
 
@@ -266,3 +378,9 @@ def vllm_result() -> Callable[..., Content]:
 def shapes() -> dict[str, Any]:
     """One file of every shape, as it would be written."""
     return SHAPES
+
+
+@pytest.fixture(scope="session")
+def tables() -> dict[str, str]:
+    """One table of every exporter, as it would be written."""
+    return TABLES

@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
+import bz2
 import copy
+import gzip
 import json
+import lzma
 import tempfile
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 from typer.testing import CliRunner
 
-from assay.bench.results import problems, reader, stream, table
+from assay.bench.results import documents, metrics, problems, reader
 from assay.cli import app
 from assay.ledger import store
 from assay.press import terminal
@@ -30,6 +34,9 @@ Shapes = dict[str, Any]
         (b"", "file.unreadable"),
         (b" \n\t ", "file.unreadable"),
         (b"\x1f\x8b\x08\x00", "file.unreadable"),
+        (b"benchmarks: [", "file.not-json"),
+        (b"benchmarks: {}\n", "file.unknown-format"),
+        (b"INFO: done\n{}", "file.not-json"),
         (b"\xff\xfe{\x00}\x00", "file.unreadable"),
         (b"{", "file.not-json"),
         (b'{"completed": 1,', "file.not-json"),
@@ -87,9 +94,9 @@ def test_a_large_document_is_read_like_a_small_one(
     vllm_result: Build, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     text = json.dumps(vllm_result()).encode()
-    whole = next(stream.documents(text, "x")).value
-    monkeypatch.setattr(stream, "WHOLE", 64)
-    pieces = next(stream.documents(text, "x")).value
+    whole = next(documents.documents(text, "x")).value
+    monkeypatch.setattr(documents, "WHOLE", 64)
+    pieces = next(documents.documents(text, "x")).value
     assert json.loads(json.dumps(pieces, default=list)) == whole
 
 
@@ -104,13 +111,13 @@ def test_a_large_document_is_read_like_a_small_one(
         max_leaves=40,
     ),
     indent=st.sampled_from([None, 1]),
-    size=st.sampled_from([8, 64, stream.WHOLE]),
+    size=st.sampled_from([8, 64, documents.WHOLE]),
 )
 def test_taking_a_document_apart_changes_nothing(value: Any, indent: int | None, size: int) -> None:
     text = json.dumps(value, indent=indent).encode()
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(stream, "WHOLE", size)
-        found = next(stream.documents(text, "x")).value
+        patch.setattr(documents, "WHOLE", size)
+        found = next(documents.documents(text, "x")).value
     back = json.loads(json.dumps(found, default=list))
     # A packed list of numbers holds floats; 1 and 1.0 are the same measurement.
     assert back == json.loads(json.dumps(value)) or _close(back, value)
@@ -193,6 +200,13 @@ def test_mutated_results_are_answered_or_refused(shapes: Shapes, data: st.DataOb
     checked(json.dumps(content).encode())
 
 
+@pytest.mark.parametrize("name", ["ttft_s", "e2e_s", "output_tokens"])
+def test_a_time_too_small_to_divide_by_is_answered(shapes: Shapes, name: str) -> None:
+    content = copy.deepcopy(shapes["hidden"])
+    content["requests"][0][name] = 5e-324
+    checked(json.dumps(content).encode())
+
+
 @given(data=st.data())
 def test_damaged_text_is_answered_or_refused(shapes: Shapes, data: st.DataObject) -> None:
     text = bytearray(json.dumps(shapes[data.draw(st.sampled_from(sorted(shapes)))]).encode())
@@ -208,7 +222,7 @@ def test_damaged_text_is_answered_or_refused(shapes: Shapes, data: st.DataObject
         else:
             text += text[: data.draw(st.integers(0, 400))]
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(stream, "WHOLE", data.draw(st.sampled_from([32, stream.WHOLE])))
+        patch.setattr(documents, "WHOLE", data.draw(st.sampled_from([32, documents.WHOLE])))
         checked(bytes(text))
 
 
@@ -226,6 +240,64 @@ def test_tables_are_answered_or_refused(rows: list[list[str]], head: str) -> Non
     mark = "|" if head.startswith("|") else ","
     text = "\n".join([head, *(mark.join(row) for row in rows)])
     checked(text.encode("utf-8", "replace"), "table.csv")
+
+
+@given(data=st.data())
+def test_damaged_tables_are_answered_or_refused(
+    tables: dict[str, str], data: st.DataObject
+) -> None:
+    text = tables[data.draw(st.sampled_from(sorted(tables)))]
+    for _ in range(data.draw(st.integers(1, 5))):
+        at = data.draw(st.integers(0, len(text)))
+        end = min(len(text), at + data.draw(st.sampled_from([0, 1, 8, 60])))
+        put = data.draw(
+            st.sampled_from(
+                ["", ",", "\n", '"', "'", ";", ")", "nan", "-1", "1e400", "[1, 2]", "é"]
+            )
+            | st.text(max_size=4)
+            | st.floats().map(str)
+        )
+        text = text[:at] + put + text[end:]
+    checked(text.encode("utf-8", "replace"), data.draw(st.sampled_from(["x.csv", "x.sql", "x"])))
+
+
+@given(data=st.data())
+def test_damaged_packing_is_answered_or_refused(shapes: Shapes, data: st.DataObject) -> None:
+    content = shapes[data.draw(st.sampled_from(sorted(shapes)))]
+    pack = data.draw(st.sampled_from([gzip.compress, bz2.compress, lzma.compress]))
+    text = bytearray(pack(json.dumps(content).encode()))
+    for _ in range(data.draw(st.integers(0, 3))):
+        at = data.draw(st.integers(0, len(text) - 1))
+        kind = data.draw(st.sampled_from(["cut", "flip", "repeat", "end"]))
+        if kind == "flip":
+            text[at] = data.draw(st.integers(0, 255))
+        elif kind == "cut" and len(text) > 8:
+            del text[at : at + data.draw(st.sampled_from([1, 20, 10**6]))]
+            text = text or bytearray(b"\x1f\x8b")
+        elif kind == "repeat":
+            text += text[: data.draw(st.integers(0, 60))]
+        else:
+            text += b"junk"
+    checked(bytes(text), "result.json.gz")
+
+
+@given(data=st.data())
+def test_mutated_yaml_is_answered_or_refused(shapes: Shapes, data: st.DataObject) -> None:
+    content = copy.deepcopy(shapes["guidellm"])
+    for _ in range(data.draw(st.integers(0, 3))):
+        *path, last = data.draw(st.sampled_from(places(content)))
+        inner = content
+        for key in path:
+            inner = inner[key]
+        inner[last] = data.draw(st.none() | st.booleans() | st.integers() | st.text(max_size=5))
+        if not places(content):
+            return
+    text = yaml.safe_dump(content)
+    at = data.draw(st.integers(0, len(text)))
+    text = (
+        text[:at] + data.draw(st.sampled_from(["", ":", "\n", "- ", "&a ", "*a", "["])) + text[at:]
+    )
+    checked(text.encode(), "report.yaml")
 
 
 @pytest.mark.parametrize(("failed", "code"), [(0, 0), (1, 0), (8, 2)])
@@ -256,7 +328,7 @@ def test_several_files_make_one_table(tmp_path: Path, shapes: Shapes) -> None:
 def test_every_metric_and_fact_is_in_a_known_unit() -> None:
     from assay.physics import units
 
-    for metric in table.METRICS.values():
+    for metric in metrics.METRICS.values():
         assert units.base_of(metric.unit) == metric.unit
-    for unit, _ in table.FACTS.values():
+    for unit, _ in metrics.FACTS.values():
         assert not unit or units.base_of(unit) == unit

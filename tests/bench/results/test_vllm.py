@@ -300,3 +300,6 @@ def test_latency_and_throughput_files_of_vllm_are_known(ask: Ask) -> None:
     )
     assert two.row["total_rate"] == 64
     assert "output_rate" not in two.row
+    wrong = ask({"elapsed_time": 10, "tokens_per_second": 128, "total_num_tokens": 640})
+    assert wrong.row["total_rate"] == 64
+    assert "rate.inconsistent" in wrong.rules

@@ -161,7 +161,7 @@ def test_the_result_reads_as_a_run_of_the_benchmark_client(served: dict[str, Any
 def test_an_older_vllm_schedules_the_same(served: dict[str, Any]) -> None:
     older = os.environ.get("ASSAY_OLDER_PYTHON")
     if older is None:
-        pytest.skip("ASSAY_OLDER_PYTHON names no interpreter with an older vLLM")
+        pytest.skip("ASSAY_OLDER_PYTHON is not set; tests/bench/twin/older.py makes an interpreter")
     there = answer(older, {**os.environ, "PYTHONPATH": str(store.path("src"))})
     # The wording of a refusal may change between releases, what is served may not.
     assert {**there, "refused": []} == {**served, "refused": []}

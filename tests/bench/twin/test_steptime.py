@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 import random
 
 import pytest
 
-from assay.bench.twin.steptime import Fitted, Roofline, Table, Work
+from assay.bench.twin.steptime import Fitted, Roofline, Table, Work, experts_chosen
 from assay.errors import InputError
 from assay.ledger import published, store
 from assay.physics import roofline
@@ -67,19 +68,67 @@ def test_four_cards_are_faster_than_one_but_not_four_times() -> None:
     assert one / 4 < four < one
 
 
-def test_a_mixture_of_experts_is_refused() -> None:
-    with pytest.raises(InputError, match="mixture of experts"):
-        Roofline.of(store.model("mixtral-8x7b"), H100)
+def test_one_token_reads_the_experts_it_is_sent_to_and_many_tokens_read_all() -> None:
+    record = store.model("qwen3-235b-a22b")
+    model = Roofline.of(record, H100, tp=8, share_of_bandwidth=1, fixed=0)
+    model = dataclasses.replace(model, exchange=0.0)
+    head = record.config["vocab_size"], record.config["hidden_size"]
+    assert record.active_parameters is not None
+    table = int(str(head[0])) * int(str(head[1]))  # its own input table, in no token's share
+    least = 2 * (record.active_parameters + table) / 8 / 3.35e12
+    assert model(Work(1, 1, 0, 0)) == pytest.approx(least, rel=1e-9)
+    bandwidth_only = dataclasses.replace(model, flops=math.inf)
+    most = 2 * record.parameters / 8 / 3.35e12
+    assert bandwidth_only(Work(10_000, 1, 0, 0)) == pytest.approx(most, rel=1e-9)
+
+
+@pytest.mark.parametrize("tokens", [1, 4, 40])
+def test_the_experts_read_are_those_that_tokens_drawn_evenly_would_be_sent_to(tokens: int) -> None:
+    record = store.model("mixtral-8x7b")
+    model = dataclasses.replace(Roofline.of(record, H100, fixed=0), flops=math.inf)
+    draw, seen, tries = random.Random(0), 0, 4000
+    for _ in range(tries):
+        seen += len({e for _ in range(tokens) for e in draw.sample(range(8), 2)})
+    expected = model.weights - model.experts * (1 - seen / tries / 8)
+    took = model(Work(tokens, 1, 0, 0)) * model.bandwidth * model.share_of_bandwidth
+    assert took == pytest.approx(expected, rel=0.01)
+
+
+def test_a_configuration_that_hides_its_experts_is_refused() -> None:
+    with pytest.raises(InputError, match="how many experts"):
+        experts_chosen({"num_experts": 8})
+
+
+def test_eight_bits_halve_the_weights_and_want_a_card_that_has_them() -> None:
+    half, whole = (Roofline.of(SMALL, H100, bits=bits) for bits in (8, 16))
+    assert half.weights == whole.weights / 2
+    assert half.flops == pytest.approx(2 * whole.flops, rel=1e-3)
+    with pytest.raises(InputError, match="8-bit peak"):
+        Roofline.of(SMALL, A100, bits=8)
+
+
+def test_a_peak_that_accumulates_in_sixteen_bits_is_not_taken() -> None:
+    card = store.hardware("rtx-4090")
+    stated = {
+        dtype: [f.value * 1e12 for f in card.facts if (f.quantity, f.dtype) == ("peak", dtype)]
+        for dtype in ("bf16", "fp16")
+    }
+    taken = Roofline.of(SMALL, card).flops
+    assert taken == max(stated["bf16"]) < max(stated["fp16"])
 
 
 def test_a_fit_gives_back_the_costs_it_was_made_from() -> None:
     true = Fitted(0.004, 1e-4, 2e-4, 1e-7, 1e-8)
     draw = random.Random(0)
     steps = [
-        Work(draw.randrange(1, 500), draw.randrange(1, 50), draw.randrange(50000), draw.random())
+        Work(
+            draw.randrange(1, 500),
+            draw.randrange(1, 50),
+            pairs=5e4 + 1e6 * draw.random(),
+            decoded=draw.randrange(50000),
+        )
         for _ in range(200)
     ]
-    steps = [dataclasses.replace(w, pairs=w.pairs * 1e6) for w in steps]
     found = Fitted.to([(w, true(w)) for w in steps])
     assert [found(w) for w in steps] == pytest.approx([true(w) for w in steps], rel=1e-6)
 

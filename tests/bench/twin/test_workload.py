@@ -105,3 +105,26 @@ def test_a_rate_or_a_concurrency_of_nothing_is_refused() -> None:
         w.closed_loop([], 0)
     with pytest.raises(InputError):
         next(w.sample([], seed=1))
+
+
+@given(
+    pairs=st.lists(st.tuples(st.integers(1, 900), st.integers(1, 900)), min_size=1, max_size=50),
+    prompt=st.floats(50, 500),
+    output=st.floats(50, 500),
+)
+def test_stretched_lengths_keep_their_order_and_have_the_asked_means(
+    pairs: list[tuple[int, int]], prompt: float, output: float
+) -> None:
+    found = list(w.stretched(pairs, prompt, output))
+    assert len(found) == len(pairs)
+    for k, mean in ((0, prompt), (1, output)):
+        assert min(pair[k] for pair in found) >= 1
+        # Each is rounded by half a token at most, unless it is raised to 1.
+        assert statistics.mean(pair[k] for pair in found) == pytest.approx(mean, abs=1.01)
+        ordered = sorted(range(len(pairs)), key=lambda n: pairs[n][k])
+        assert [found[n][k] for n in ordered] == sorted(pair[k] for pair in found)
+
+
+def test_nothing_cannot_be_stretched() -> None:
+    with pytest.raises(InputError, match="no lengths to stretch"):
+        list(w.stretched([], 10, 10))

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Iterable
+from collections.abc import Mapping
 
 __all__ = ["Counts", "Names", "counts", "totals"]
 
@@ -17,10 +17,13 @@ __all__ = ["Counts", "Names", "counts", "totals"]
 class Names:
     """What an engine calls its totals; empty where it has none.
 
+    Names joined by ``+`` are added. A name with ``?`` behind it counts as 0 where it is absent:
+    some engines publish a counter from its first event on, or from some version on.
+
     Parameters
     ----------
     prompt, output : str
-        Input tokens received and output tokens generated.
+        Input tokens received, cached ones included, and output tokens generated.
     queried, hit : str
         Input tokens looked up in the prefix cache, and those found there.
     preempted : str
@@ -112,10 +115,21 @@ def counts(text: str, names: Names) -> Counts:
     --------
     >>> counts("p_total 12", Names(prompt="p_total", output="o_total"))
     Counts(prompt=12.0, output=None, queried=None, hit=None, preempted=None)
+    >>> counts("new_total 12", Names(prompt="new_total+cached_total?", hit="cached_total?")).prompt
+    12.0
     """
     found = totals(text)
-    return Counts(*_looked_up(found, dataclasses.astuple(names)))
+    return Counts(*(_looked_up(found, name) for name in dataclasses.astuple(names)))
 
 
-def _looked_up(found: dict[str, float], names: Iterable[str]) -> list[float | None]:
-    return [found.get(name) if name else None for name in names]
+def _looked_up(found: Mapping[str, float], name: str) -> float | None:
+    """Return a total, added up from its parts; None where one is absent that may not be."""
+    if not name:
+        return None
+    total = 0.0
+    for part in name.split("+"):
+        value = found.get(part.removesuffix("?"), 0.0 if part.endswith("?") else None)
+        if value is None:
+            return None
+        total += value
+    return total

@@ -11,7 +11,6 @@ import importlib.metadata
 import shutil
 from collections.abc import Mapping
 
-from assay.bench import machine
 from assay.bench.engines import counters
 from assay.errors import InputError
 
@@ -55,7 +54,9 @@ class Recipe:
     prefix_cache : {"on", "off", "unknown"}
         Whether prompts may share work, by flag.
     unsupported : tuple of str
-        Request fields the server refuses; the client leaves them out.
+        Request fields the server refuses, which the client leaves out; ``keep-alive`` where a
+        connection carries one request only, which the client then asks for; ``usage-chunk`` where
+        usage comes in the answer's last chunk and not in one of its own.
     compiles : str
         Regular expression of log lines that tell of a compilation.
     devices : int
@@ -107,6 +108,8 @@ def version(*distributions: str) -> tuple[str, str]:
 
 def gpus(wanted: int) -> int:
     """Return the number of GPUs an engine will use: as wanted, or 0 on a machine without any."""
+    from assay.bench import machine  # half of a small server's start, and only asked here
+
     return wanted if machine.discover(()).devices else 0
 
 

@@ -1,7 +1,21 @@
 """SGLang: its server on NVIDIA or AMD GPUs.
 
-Owns its command line and counters. Flags and names are as commonly used with 0.5; they were neither
-run nor read against an installation, since it has no CPU wheel. Verify them before trusting a run.
+Owns its command line and counters. Read in the wheel of SGLang 0.5.23 on 2026-11-30, and not run,
+since it has no build for a processor that installs here:
+
+===========================================  ====================================================
+``sglang/srt/arg_groups/fields/``            every flag below; metrics are off unless asked for,
+                                             the radix cache is on unless told otherwise
+``sglang/srt/entrypoints/http_server.py``    ``/health_generate`` answers 503 while starting, then
+                                             generates one token; it is not counted
+``sglang/srt/observability/``                ``metrics_collector.py``: a request is counted when it
+                                             ends; ``prompt_tokens_total`` includes cached tokens
+``sglang/srt/entrypoints/openai/``           ``protocol.py``: ``ignore_eos`` and
+                                             ``repetition_penalty`` are known
+===========================================  ====================================================
+
+A counter with labels appears with its first event, so that hits and retractions that never
+happened are absent and mean none.
 """
 
 from __future__ import annotations
@@ -17,7 +31,8 @@ COUNTS = counters.Names(
     prompt="sglang:prompt_tokens_total",
     output="sglang:generation_tokens_total",
     queried="sglang:prompt_tokens_total",
-    hit="sglang:cached_tokens_total",
+    hit="sglang:cached_tokens_total?",
+    preempted="sglang:num_retracted_requests_total?",
 )
 
 
@@ -33,7 +48,22 @@ def serve(
 ) -> recipe.Recipe:
     """Return how to serve a model with the installed SGLang.
 
-    Parameters are those of :func:`assay.bench.engines.vllm.serve`.
+    Parameters
+    ----------
+    model : str
+        Folder or hub id.
+    tokenizer : str
+        Folder or hub id, where it differs.
+    weights_kind : str
+        ``random`` or ``published``.
+    prefix_cache : bool
+        Whether prompts may share work. Off, so that a repeated prompt is not mistaken for speed.
+    tensor_parallel : int
+        Devices one replica is split over [1].
+    flags : sequence of str
+        Further arguments of ``sglang.launch_server``.
+    environment : mapping or None
+        Further variables.
 
     Raises
     ------
@@ -60,6 +90,6 @@ def serve(
         ready="/health_generate",
         counts=COUNTS,
         prefix_cache="on" if prefix_cache else "off",
-        compiles=r"Capture cuda graph|JIT compil|torch\.compile",
+        compiles=r"[Cc]aptur\w+ .*(CUDA|cuda) graph|JIT compil|torch\.compile",
         devices=tensor_parallel,
     )

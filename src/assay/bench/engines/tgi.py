@@ -1,8 +1,23 @@
 """TGI: Text Generation Inference.
 
-Owns its command line and counters. Flags and names are as commonly used with 3.x; they were neither
-run nor read against an installation, since it is no Python package. Verify them before trusting a
-run.
+Owns its command line and counters. Read in huggingface/text-generation-inference at db931fc
+(2026-01-08, after 3.3.7; the project is in maintenance) on 2026-11-30, and not run, since it is no
+Python package:
+
+=============================  ==================================================================
+``launcher/src/main.rs``       every flag below; the variable ``PREFIX_CACHING``, which is true
+                               unless the model or its attention rules it out. The launcher also
+                               takes port 9000 for metrics, so two at once need a
+                               ``--prometheus-port`` each
+``router/src/server.rs``       ``/health``, and ``/metrics`` on the same port as the API; the two
+                               histograms whose sums are counted here. A streamed answer's
+                               last token comes together with the usage
+``router/src/lib.rs``          requests: ``ignore_eos`` is no field and is passed over in
+                               silence, so answers may end early, which gate ``load-delivered``
+                               then tells
+=============================  ==================================================================
+
+There is no counter of prefix-cache hits.
 """
 
 from __future__ import annotations
@@ -24,6 +39,7 @@ def serve(
     *,
     tokenizer: str = "",
     weights_kind: str = "published",
+    prefix_cache: bool = False,
     shards: int = 1,
     flags: Sequence[str] = (),
     environment: Mapping[str, str] | None = None,
@@ -38,6 +54,8 @@ def serve(
         Folder or hub id for the client, where it differs.
     weights_kind : str
         ``random`` or ``published``.
+    prefix_cache : bool
+        Whether prompts may share work. Off, so that a repeated prompt is not mistaken for speed.
     shards : int
         Devices the model is split over [1].
     flags : sequence of str
@@ -64,9 +82,10 @@ def serve(
         weights=model,
         weights_kind=weights_kind,
         command=(*command, *flags),
-        environment=dict(environment or {}),
+        environment={"PREFIX_CACHING": "1" if prefix_cache else "0", **(environment or {})},
         counts=COUNTS,
-        unsupported=("ignore_eos", "repetition_penalty"),
-        compiles=r"Cuda Graphs|warmup|torch\.compile",
+        prefix_cache="on" if prefix_cache else "off",
+        unsupported=("usage-chunk",),
+        compiles=r"Cuda Graphs are enabled|Warming up|TunableOp",
         devices=shards,
     )

@@ -1,8 +1,11 @@
 """Results: other people's benchmark files, read into one table.
 
-One file per format (`vllm`, `sglang`, `guidellm`, `aiperf`, `llamabench`, `trtllm`, `lmbench`,
-`loose`), `stream` and `tables` for the text itself, `fields` for values of an expected type,
-`table` for the normalised records, `rows` for per-request data, `checks` for what no honest run
-can be, `problems` for the rule ids, and `reader` as the door. Does not compare two results; that
-is `assay.bench.comparison`.
+`reader` is the door. A file's bytes come from `stream`, through `packing` when it is compressed;
+`documents` makes values of JSON and `tables` rows of CSV, Markdown and SQL; `formats` tells who
+wrote them. One file per format (`vllm` with `vllm_rows`, `sglang`, `guidellm`, `aiperf`,
+`llamabench`, `trtllm`, `lmbench`, `loose`), and `exports` for reports that are written as tables
+too. `fields` gives values of an expected type, `metrics` is the list of what can be said, `table`
+holds the normalised records, `rows` per-request data, `checks` and `latencies` say what no honest
+run can be, and `problems` has the rule ids. Does not compare two results; that is
+`assay.bench.comparison`.
 """

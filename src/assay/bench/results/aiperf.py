@@ -9,14 +9,15 @@ export schema" and "Working with profile export files", read 2026-11; one exampl
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+import re
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
+from assay.bench.results.documents import Document
 from assay.bench.results.fields import Fields
 from assay.bench.results.rows import Rows, compute, numbers, sound
-from assay.bench.results.stream import Document
 from assay.bench.results.table import Run
 
 __all__ = ["is_record", "is_summary", "records", "summary"]
@@ -35,6 +36,7 @@ _RATES = {
     "goodput": "goodput",
 }
 _SECONDS = {"ns": 1e-9, "us": 1e-6, "ms": 1e-3, "s": 1.0, "sec": 1.0, "seconds": 1.0}
+_PER_SECOND = re.compile(r".{0,20}(/|\bper )s(ec(onds?)?)?(/user)?", re.I)
 _STATISTICS = {"avg": "mean", "std": "std", "min": "min", "max": "max"}
 _PERCENTILES = ("p50", "p75", "p90", "p95", "p99")
 
@@ -52,13 +54,23 @@ def is_record(content: Mapping[str, Any]) -> bool:
     return isinstance(content.get("metrics"), dict) and isinstance(content.get("metadata"), dict)
 
 
-def summary(content: Mapping[str, Any]) -> Run:
-    """Read a summary."""
+def summary(content: Mapping[str, Any], *, rounded: bool = False) -> Run:
+    """Read a summary.
+
+    Parameters
+    ----------
+    content : mapping
+        As the JSON holds it.
+    rounded : bool
+        Whether it was written as CSV, with two decimals.
+    """
     run = Run("AIPerf")
     fields = Fields(dict(content), run.log)
     count = fields.part("request_count").number("avg")
     completed = None if count is None else int(count)
     errors = fields.part("error_request_count").number("avg")
+    if errors is None:
+        errors = _errors(run, fields.sequence("error_summary"))
     run.know(
         completed=completed,
         failed=None if errors is None else int(errors),
@@ -69,11 +81,8 @@ def summary(content: Mapping[str, Any]) -> Run:
     for total, name in (("total_isl", "input_tokens"), ("total_osl", "output_tokens")):
         value = fields.part(total).number("avg")
         run.know(**{name: None if value is None else int(value)})
-    config = fields.part("input_config")
-    run.know(
-        model=_first(config.part("endpoint").raw("model_names")),
-        concurrency=config.part("loadgen").count("concurrency"),
-    )
+    _config(run, fields.part("input_config"))
+    _devices(run, fields.part("telemetry_data"))
     if fields.raw("was_cancelled") is True:
         run.log.add("run.cancelled", "the run was cancelled: fewer requests than asked")
     for name, metric in _TIMES.items():
@@ -83,11 +92,66 @@ def summary(content: Mapping[str, Any]) -> Run:
         for statistic, as_named in (*_STATISTICS.items(), *((p, p) for p in _PERCENTILES)):
             run.put(metric, as_named, _time(run, part, statistic), samples=n)
     for name, metric in _RATES.items():
-        run.put(metric, "rate", fields.part(name).number("avg"))
-    user = fields.part("output_token_throughput_per_user")
-    run.put("request_decode_rate", "mean", user.number("avg"), samples=completed)
+        run.put(metric, "rate", _rate(run, fields.part(name)))
+    user = _rate(run, fields.part("output_token_throughput_per_user"))
+    run.put("request_decode_rate", "mean", user, samples=completed)
+    whole = _rate(run, fields.part("output_token_throughput_per_request"))
+    run.put("request_output_rate", "mean", whole, samples=completed)
+    if rounded:
+        run.note("format", "read from CSV, which keeps two decimals; the JSON keeps all")
     run.log.add("data.summary-only", "the summary has no per-request data")
     return run
+
+
+def _errors(run: Run, listed: Sequence[Any] | None) -> float | None:
+    """Count failed requests by the summary of their errors."""
+    if not listed:
+        return None
+    counts = [Fields(item, run.log, "error_summary").number("count") for item in listed]
+    return sum(count for count in counts if count is not None)
+
+
+def _config(run: Run, config: Fields) -> None:
+    """Read what was asked for, where AIPerf and older and newer GenAI-Perf keep it."""
+    load = config.part("loadgen")
+    stimulus = config.part("perf_analyzer").part("stimulus")
+    run.know(
+        model=_first(config.part("endpoint").raw("model_names")) or _first(config.raw("model")),
+        tokenizer=config.part("tokenizer").text("name") or config.text("tokenizer"),
+        concurrency=load.count("concurrency")
+        or stimulus.count("concurrency")
+        or config.count("concurrency"),
+        asked_rate=load.number("request_rate")
+        or stimulus.number("request_rate")
+        or config.number("request_rate"),
+        asked=load.count("request_count"),
+        seed=_seed(config.part("input").raw("random_seed")),
+    )
+
+
+def _seed(value: object) -> str | None:
+    return str(value) if type(value) is int else None
+
+
+def _devices(run: Run, telemetry: Fields) -> None:
+    """Count the devices whose telemetry was taken."""
+    names = []
+    for endpoint in telemetry.part("endpoints").content.values():
+        gpus = endpoint.get("gpus") if isinstance(endpoint, dict) else None
+        for gpu in gpus.values() if isinstance(gpus, dict) else ():
+            if isinstance(gpu, dict):
+                names.append(str(gpu.get("gpu_name") or ""))
+    if names:
+        run.know(gpus=len(names), hardware=", ".join(sorted(set(names) - {""})) or None)
+
+
+def _rate(run: Run, part: Fields) -> float | None:
+    value = part.number("avg")
+    unit = part.text("unit")
+    if value is None or unit is None or _PER_SECOND.fullmatch(unit):
+        return value
+    run.log.add("number.type", f"'{part.path('unit')}' is no rate per second; not used")
+    return None
 
 
 def _first(value: object) -> str | None:

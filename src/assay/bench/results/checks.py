@@ -1,31 +1,30 @@
 """Checks: what no honest run can be, whoever wrote the file.
 
-Owns the contradictions between a run's own figures: requests, totals, rates, order and time. Does
-not own what one format gets wrong.
+Owns the contradictions between a run's own figures: requests, totals, rates and load. Does not own
+those between its times (``latencies``) or what one format gets wrong.
 """
 
 from __future__ import annotations
 
-import itertools
+import math
 
-from assay.bench.results.table import METRICS, Run
+from assay.bench.results import latencies
+from assay.bench.results.table import Run
 
 __all__ = ["check"]
 
 #: Stated rates are rounded, and some clients time a little more than the requests [1].
 _TOLERANCE = 0.02
-#: Latencies a client adds may end after its clock stops [1].
-_OVER = 1.05
-#: ITL pools all gaps and TPOT averages requests, so they differ; by this much they do not [1].
-_BUNDLE = 2.0
-#: No server answers faster [s]: a request over the loopback and one step of the smallest model, and
-#: a token at several times the fastest rate a provider offers one user (about 3,000 tok/s in 2026).
-_LEAST = {"ttft": 5e-4, "tpot": 1e-4, "itl": 1e-4, "e2el": 5e-4}
-#: Requests of at least so many tokens have gaps [tok].
-_SEVERAL = 2
-#: A second token this soon after the first was not decoded after it [s]: the weights of even a
-#: 0.5 GB model take longer to read at 10 TB/s.
-_BUNDLED = 5e-5
+#: Of requests in flight, beyond what was allowed: clocks, and a limit that lags a little [1].
+_OVER = 1.25
+#: And when the latency is put together from TTFT and TPOT, which vary with the length [1].
+_ROUGH = 1.5
+#: Arrivals at random vary by this many standard deviations and no more [1]; fewer say nothing.
+_SIGMAS, _ARRIVALS = 4.0, 10
+#: A run so much longer than its arrivals and its last requests was not kept up with [1].
+_LATE = 1.25
+#: Milliseconds in a second, and how near to it a unit is mistaken [1].
+_MS, _NEAR = 1e3, 0.02
 
 
 def check(run: Run) -> None:
@@ -35,11 +34,8 @@ def check(run: Run) -> None:
     if run.log.failed:
         return
     _rates(run)
-    _zeros(run)
-    _instant(run)
-    _bundles(run)
-    _one_token(run)
-    _order(run)
+    latencies.check(run)
+    _load(run)
     if not run.figures:
         run.log.add("data.none", "no figure is left that is a measurement")
 
@@ -110,6 +106,7 @@ def _rates(run: Run) -> None:
         run.log.add("rate.inconsistent", "the run lasts 0 s: no rate is used")
         return
     inputs, outputs = facts.get("input_tokens"), facts.get("output_tokens")
+    duration = _seconds(run, duration)
     both = None if inputs is None or outputs is None else inputs + outputs
     totals = {
         "output_rate": outputs,
@@ -134,6 +131,12 @@ def _rates(run: Run) -> None:
                 else f"a {metric.replace('_', ' ')} is stated and its total is 0",
             )
             run.put(metric, "rate", due, recomputed=True)
+    good, all_of_them = run.get("goodput"), run.get("request_rate")
+    if good is not None and all_of_them is not None and good > all_of_them * (1 + _TOLERANCE):
+        run.drop("goodput")
+        run.log.add(
+            "rate.inconsistent", "the goodput is above the rate of all requests; it is not used"
+        )
     mean, peak = run.get("output_rate"), run.get("peak_output_rate")
     if peak is not None and mean is not None and peak < mean * (1 - _TOLERANCE):
         run.drop("peak_output_rate")
@@ -143,156 +146,55 @@ def _rates(run: Run) -> None:
         )
 
 
-def _zeros(run: Run) -> None:
-    """Take 0 for what it is in a latency: a value that is missing."""
-    for metric in ("itl", "ttft", "tpot", "e2el", "generation_time", "latency_per_token"):
-        found = run.statistics(metric)
-        if not found:
-            continue
-        mean = found.get("mean") or found.get("p50")
-        if mean is not None and mean.value == 0:
-            run.drop(metric)
-            if metric == "ttft":
-                run.log.add("ttft.zero", "the time to the first token is 0 s: no data, not used")
-            elif metric == "itl" and run.facts.get("output_per_request", 0) >= _SEVERAL:
-                run.drop("ttft")
-                run.drop("tpot")
-                run.log.add(
-                    "ttft.no-stream",
-                    "requests have several tokens and no gap between them: nothing was streamed, "
-                    "so TTFT, TPOT and ITL are not measured",
-                )
-    low, average = run.get("ttft", "min"), run.get("ttft", "mean")
-    if low == 0 and average is not None:
-        _without_zeros(run, average)
+def _seconds(run: Run, duration: float) -> float:
+    """Return the duration in seconds; all rates beside it say when it is in milliseconds."""
+    totals = {"output_rate": "output_tokens", "request_rate": "completed"}
+    found = [
+        rate * duration / total
+        for metric, name in totals.items()
+        if (rate := run.get(metric)) and (total := run.facts.get(name))
+    ]
+    if not found or any(abs(times / _MS - 1) > _NEAR for times in found):
+        return duration
+    run.log.add("units.mixed", "the duration is in ms where s are due: converted")
+    run.facts["duration"] = duration / _MS
+    return duration / _MS
 
 
-def _instant(run: Run) -> None:
-    """Refuse times that no server reaches: seconds written under a name in milliseconds."""
-    for metric, least in _LEAST.items():
-        mean = run.get(metric, "mean")
-        if mean is not None and 0 < mean < least:
-            run.drop(metric)
-            run.log.add(
-                "units.mixed",
-                f"the mean of {metric} is {mean * 1e3:.2g} ms, faster than any server answers "
-                "(seconds taken for milliseconds?); not used",
-            )
-
-
-def _without_zeros(run: Run, mean: float) -> None:
-    """Mend a mean TTFT in which missing values count as 0 s, when their number is certain."""
-    figure = run.figures["ttft", "mean", ""]
-    n, top = figure.samples, run.get("ttft", "max")
-    run.drop("ttft")
-    if n is None or n < 2 or not top:
-        run.log.add("ttft.zero", "a TTFT of 0 s is a missing value; how many is not said: not used")
+def _load(run: Run) -> None:
+    """Hold the requests in flight, by Little's law, and their arrivals to what was asked for."""
+    facts = run.facts
+    n, duration = facts.get("completed"), facts.get("duration")
+    # GuideLLM counts what ends within a window, and that may have started before it.
+    if not n or not duration or run.format.startswith("GuideLLM"):
         return
-    total = mean * n
-    # At least one value is 0, and so many others are needed to make up the sum.
-    needed = -int(-(total / top) * (1 - 1e-9) // 1)
-    if needed >= n - 1:
-        run.put("ttft", "mean", total / (n - 1), samples=n - 1, recomputed=True)
-        run.put("ttft", "max", top, samples=n - 1)
+    whole, over = run.get("e2el", "mean"), _OVER
+    if whole is None:
+        ttft, tpot = run.get("ttft", "mean"), run.get("tpot", "mean")
+        tokens = facts.get("output_per_request")
+        if ttft is not None and tpot is not None and tokens:
+            whole, over = ttft + tpot * (tokens - 1), _ROUGH
+    limit = min(facts.get("concurrency") or n, n)
+    if whole is not None and n * whole / duration > limit * over:
         run.log.add(
-            "ttft.zero",
-            f"1 of {n:,} TTFT values is 0 s, which is a missing value: the mean is over {n - 1:,}",
+            "load.impossible",
+            f"{n:,} requests of {whole:.4g} s in {duration:.4g} s are "
+            f"{n * whole / duration:,.3g} in flight where at most {limit:,} can have been: the "
+            "latencies, the duration or the limit is wrong",
         )
-    else:
-        run.log.add("ttft.zero", "some TTFT values are 0 s, which is missing: TTFT is not used")
-
-
-def _bundles(run: Run) -> None:
-    itl, tpot = run.get("itl", "mean"), run.get("tpot", "mean")
-    if itl is not None and tpot and itl / tpot >= _BUNDLE:
-        _rename(run, "itl", "chunk_gap")
-        run.log.add(
-            "itl.chunks",
-            f"the mean gap is {itl / tpot:.3g} times TPOT: gaps are per chunk of several tokens, "
-            "and TPOT is the figure per token",
-        )
-    if run.log.has("itl.chunks"):
-        run.drop("peak_output_rate")
-    second = run.get("second_token", "p50")
-    if second is None:
-        second = run.get("second_token", "mean")
-    if second is not None and second < _BUNDLED:
-        run.drop("second_token")
-        run.log.add(
-            "second-token.bundled",
-            f"the second token follows the first after {second * 1e3:.2g} ms: they arrive in one "
-            "bundle, so gaps between chunks are not gaps between tokens",
-        )
-        _rename(run, "itl", "chunk_gap")
-
-
-def _rename(run: Run, old: str, new: str) -> None:
-    figures = run.statistics(old)
-    run.drop(old)
-    for statistic, f in figures.items():
-        run.put(new, statistic, f.value, samples=f.samples, recomputed=f.recomputed)
-
-
-def _one_token(run: Run) -> None:
-    completed, outputs = run.facts.get("completed"), run.facts.get("output_tokens")
-    if not completed or not outputs or outputs > completed:
         return
-    for metric in ("tpot", "itl", "chunk_gap", "decode_rate", "request_decode_rate"):
-        run.drop(metric)
-    run.log.add(
-        "tpot.one-token",
-        "every request returned one token: TPOT and ITL are undefined, and the output rate is the "
-        "request rate",
-    )
-
-
-def _order(run: Run) -> None:
-    duration = run.facts.get("duration")
-    for metric in METRICS:
-        found = {s: f.value for s, f in run.statistics(metric).items()}
-        ranks = sorted(
-            (0.0 if s == "min" else 100.0 if s == "max" else float(s[1:]), v)
-            for s, v in found.items()
-            if s in ("min", "max") or (s[0] == "p" and s[1:2].isdigit())
-        )
-        values = [v for _, v in ranks]
-        slack = 1 + 1e-6
-        disordered = any(b * slack < a for a, b in itertools.pairwise(values))
-        mean = found.get("mean")
-        if mean is not None and "max" in found:
-            disordered |= mean > found["max"] * slack or mean * slack < found.get("min", 0.0)
-        if disordered:
-            run.drop(metric)
-            run.log.add(
-                "order.percentiles",
-                f"minimum, percentiles, mean and maximum of {metric} are out of order; not used",
-            )
-        elif duration and METRICS[metric].unit == "s" and mean is not None:
-            _within(run, metric, mean, duration)
-    ttft, whole = run.get("ttft", "mean"), run.get("e2el", "mean")
-    if ttft is not None and whole is not None:
-        if ttft > whole * (1 + 1e-6):
-            run.drop("ttft")
-            run.drop("e2el")
-            run.log.add(
-                "order.ttft", "the mean TTFT is longer than the mean latency; neither is used"
-            )
-        elif ttft >= whole * (1 - 1e-9) and run.facts.get("output_per_request", 2) > 1:
-            for metric in ("ttft", "tpot", "itl"):
-                run.drop(metric)
-            run.log.add(
-                "ttft.no-stream",
-                "the first token comes with the last: nothing was streamed, so TTFT, TPOT and ITL "
-                "are not measured",
-            )
-
-
-def _within(run: Run, metric: str, mean: float, duration: float) -> None:
-    if mean <= duration * _OVER:
+    asked = facts.get("asked_rate")
+    if not isinstance(asked, int | float) or asked <= 0 or n < _ARRIVALS:
         return
-    run.drop(metric)
-    factor = " (milliseconds taken for seconds?)" if mean > 100 * duration else ""
-    run.log.add(
-        "order.duration",
-        f"the mean of {metric} is longer than the whole run{factor}; not used",
-    )
+    if n / duration > asked * (1 + _SIGMAS / math.sqrt(n)):
+        run.log.add(
+            "load.above-asked",
+            f"{n / duration:.4g} requests/s completed where {asked:.4g} were sent: the rate asked "
+            "for was not the one of this run",
+        )
+    elif duration > _LATE * (n / asked + 2 * (whole or 0.0)):
+        run.log.add(
+            "load.not-kept",
+            f"{asked:.4g} requests/s were sent and {n / duration:.4g} completed: the server did "
+            "not keep up, so latencies hold a queue that grows with the length of the run",
+        )

@@ -11,8 +11,8 @@ from array import array
 from collections.abc import Mapping
 from typing import Any
 
+from assay.bench.results.documents import Twice
 from assay.bench.results.problems import Log
-from assay.bench.results.stream import Twice
 
 __all__ = ["DUST", "LARGEST", "Fields", "magnitude"]
 
@@ -96,6 +96,20 @@ class Fields:
             if not quiet:
                 self.log.add(rule, f"'{self.path(name)}' {message}")
             return None
+        return None
+
+    def told(self, *names: str) -> float | None:
+        """Return a number that may be written as text, as ``--metadata`` writes every value."""
+        for name in names:
+            value = self.raw(name)
+            if isinstance(value, str):
+                try:
+                    number = float(value)
+                except ValueError:
+                    return self.number(name)
+                return Fields({name: number}, self.log, self.where).number(name)
+            if value is not None:
+                return self.number(name)
         return None
 
     def count(self, *names: str) -> int | None:

@@ -18,8 +18,28 @@ from assay.bench.results.table import Run
 
 __all__ = ["is_header", "is_test", "markdown", "run", "typed"]
 
-_TEST = re.compile(r"(?:pp(\d{1,9}))?\s*\+?\s*(?:tg(\d{1,9}))?(?:\s*@\s*d\d{1,9})?")
+_TEST = re.compile(r"(?:pp\s*(\d{1,9}))?\s*\+?\s*(?:tg\s*(\d{1,9}))?(?:\s*@\s*d\s*(\d{1,9}))?")
+#: The older Markdown writes a combined test as ``pp 512+tg 128`` or ``pg 512,128``.
+_PAIR = re.compile(r"pg\s*(\d{1,9})\s*,\s*(\d{1,9})()")
 _RATE = re.compile(r"(\d{1,12}(?:\.\d{1,6})?)\s*(?:±\s*(\d{1,12}(?:\.\d{1,6})?))?")
+#: Columns of either form that say how it ran -> a short word for each.
+_SETTINGS = {
+    "n_gpu_layers": "ngl",
+    "ngl": "ngl",
+    "n_batch": "batch",
+    "n_ubatch": "ubatch",
+    "n_threads": "threads",
+    "threads": "threads",
+    "type_k": "K",
+    "type_v": "V",
+    "flash_attn": "fa",
+    "fa": "fa",
+    "split_mode": "split",
+    "sm": "split",
+    "n_cpu_moe": "cpu moe",
+    "no_kv_offload": "no kv offload",
+}
+_MEASURED = {"test", "t/s", "size", "params"}
 _NUMBERS = re.compile(r"(n_|avg_|stddev_|model_size|build_number|samples_)")
 
 
@@ -52,13 +72,13 @@ def run(content: Mapping[str, Any]) -> Run:
     found = Run("llama-bench")
     fields = Fields(dict(content), found.log)
     prompt, made = fields.count("n_prompt") or 0, fields.count("n_gen") or 0
-    _facts(found, fields, prompt, made)
+    _facts(found, fields, prompt, made, fields.count("n_depth") or 0)
     seconds, rate = fields.number("avg_ns"), fields.number("avg_ts")
     samples = fields.sequence("samples_ts")
     n = None if samples is None else len(samples)
     if n:
         sound(found, "samples_ts", numbers(samples, n))
-    if seconds and seconds >= 1 and rate and prompt + made and n is not None:
+    if seconds and seconds >= 1 and rate and prompt + made:
         # llama-bench averages rates, so short and long repetitions weigh alike.
         due = (prompt + made) / (seconds * 1e-9)
         if not 0.8 < rate / due < 1.25:
@@ -71,14 +91,18 @@ def run(content: Mapping[str, Any]) -> Run:
     return found
 
 
-def _facts(found: Run, fields: Fields, prompt: int, made: int) -> None:
+def _facts(found: Run, fields: Fields, prompt: int, made: int, depth: int) -> None:
     found.know(
         engine="llama.cpp",
         engine_version=fields.text("build_commit"),
         model=fields.text("model_type", "model_filename", "model"),
         hardware=fields.text("gpu_info", "cpu_info", "backends", "backend"),
         date=fields.text("test_time"),
-        test=_name(prompt, made),
+        test=_name(prompt, made) + (f" @ d{depth}" if depth else ""),
+        settings=", ".join(
+            f"{word} {fields.raw(name)}" for name, word in _SETTINGS.items() if fields.has(name)
+        )
+        or None,
         input_per_request=prompt,
         output_per_request=made,
     )
@@ -110,14 +134,15 @@ def _rate(
 def markdown(row: Mapping[str, str]) -> Run:
     """Read one row of the Markdown table."""
     found = Run("llama-bench")
-    match = _TEST.fullmatch(row.get("test", "").strip())
+    text = row.get("test", "").strip()
+    match = _TEST.fullmatch(text) or _PAIR.fullmatch(text)
     cell = _RATE.fullmatch(row.get("t/s", "").strip())
-    prompt, made = (int(g or 0) for g in match.groups()) if match else (0, 0)
+    prompt, made, depth = (int(g or 0) for g in match.groups()) if match else (0, 0, 0)
     if not match or not (prompt or made) or not cell:
         found.log.add("number.type", "'test' or 't/s' is not what llama-bench writes; not used")
         return found
-    named = {name: cell for name, cell in row.items() if name in ("model", "backend")}
-    _facts(found, Fields(named, found.log), prompt, made)
+    rest = {name: cell for name, cell in row.items() if name not in _MEASURED and cell}
+    _facts(found, Fields(rest, found.log), prompt, made, depth)
     spread = float(cell[2]) if cell[2] else None
     _rate(found, prompt, made, float(cell[1]), spread, None)
     return found

@@ -51,7 +51,7 @@ def run(table: Sequence[Mapping[str, str]]) -> Run:
             found.know(**{name: int(column.sum())})
     duration = _duration(table)
     found.know(duration=duration)
-    with np.errstate(invalid="ignore"):
+    with np.errstate(all="ignore"):
         latency = np.where(ttft > 0, ttft + spent, np.nan)
     compute(found, Rows(ttft, latency, outputs, columns["prompt_tokens"]))
     return found

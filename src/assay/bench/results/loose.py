@@ -107,7 +107,7 @@ def requests(content: Mapping[str, Any]) -> Run:
     if run.log.failed:
         return run
     compute(run, Rows(ttft, latency, outputs, inputs))
-    with np.errstate(divide="ignore", invalid="ignore"):
+    with np.errstate(all="ignore"):
         rate = np.where(latency > 0, outputs / latency, np.nan)
     rate = rate[np.isfinite(rate) & (rate > 0)]
     if len(rate):

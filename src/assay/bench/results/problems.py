@@ -16,8 +16,8 @@ Severity = Literal["error", "warning", "note"]
 
 #: rule id -> (severity, what it means). Ids are never reused.
 RULES: dict[str, tuple[Severity, str]] = {
-    "file.unreadable": ("error", "the file is missing, empty, compressed or not text"),
-    "file.not-json": ("error", "the text is not JSON, CSV or a Markdown table"),
+    "file.unreadable": ("error", "the file is missing, empty, damaged, too long or not text"),
+    "file.not-json": ("error", "the text is not JSON, YAML, CSV, SQL or a Markdown table"),
     "file.unknown-format": ("error", "no known benchmark writes such a file"),
     "file.duplicate-key": ("warning", "one object names a key twice"),
     "number.type": ("warning", "a number is written as text, a list or a truth value"),
@@ -39,6 +39,7 @@ RULES: dict[str, tuple[Severity, str]] = {
     "tokens.cached-exceeds-prompt": ("error", "more tokens came from the cache than were sent"),
     "tokens.sum": ("error", "a stated total is not the sum of its parts"),
     "ttft.zero": ("warning", "a first token at 0 s is a missing value"),
+    "e2el.zero": ("warning", "a latency of 0 s is a missing value"),
     "ttft.no-stream": ("warning", "the first token comes with the last: nothing was streamed"),
     "ttft.hidden-tokens": ("warning", "most tokens came before the first counted chunk"),
     "tpot.one-token": ("warning", "one output token has no time per output token"),
@@ -53,8 +54,14 @@ RULES: dict[str, tuple[Severity, str]] = {
     "order.percentiles": ("warning", "statistics of one metric are out of order"),
     "order.duration": ("warning", "a latency is longer than the whole run"),
     "order.ttft": ("warning", "the first token comes after the last"),
+    "order.parts": ("warning", "a latency is far from TTFT plus its tokens' time"),
+    "load.impossible": ("warning", "more requests in flight than were allowed or completed"),
+    "load.above-asked": ("warning", "requests came faster than they were sent"),
+    "load.not-kept": ("note", "requests came slower than they were sent: latencies hold a queue"),
+    "speculation.inconsistent": ("warning", "accepted, drafted and stated acceptance disagree"),
     "units.mixed": ("warning", "times are not in the stated unit"),
     "cache.identical-prompts": ("warning", "prompts repeat and a prefix cache serves them"),
+    "run.warm-up": ("note", "the run warmed a server up; it is no repeat"),
     "run.cancelled": ("warning", "the run was cancelled before its end"),
 }
 

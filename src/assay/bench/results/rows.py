@@ -17,14 +17,14 @@ import numpy.typing as npt
 from assay.bench.results.fields import DUST, LARGEST
 from assay.bench.results.table import Run
 
-__all__ = ["Rows", "compute", "numbers", "sound"]
+__all__ = ["BUNDLE", "Array", "Rows", "compute", "numbers", "sound"]
 
 Array = npt.NDArray[np.float64]
 #: Statistics computed from rows, as percentiles.
 _PERCENTILES = (50, 90, 95, 99)
 #: Tokens a chunk from which gaps are not token gaps [tok]. A detokeniser that holds back half a
 #: character now and then stays below it.
-_BUNDLE = 1.1
+BUNDLE = 1.1
 #: Share of requests whose first gap must be their TTFT [1].
 _MOST = 0.5
 #: A request of so many tokens [tok] that shows most of its time before the first chunk, and then
@@ -93,7 +93,7 @@ def sound(run: Run, name: str, values: Array) -> Array:
     values : array
         As `numbers` returns them.
     """
-    with np.errstate(invalid="ignore"):
+    with np.errstate(all="ignore"):
         if (values < -DUST).any():
             run.log.add("number.negative", f"'{name}' has a value below zero")
         if (np.abs(values) > LARGEST).any():
@@ -125,7 +125,7 @@ def compute(run: Run, rows: Rows) -> None:
         rows.latency = np.where(np.isnan(rows.latency), ttft + spans, rows.latency)
     many = rows.outputs > 1
     decode = rows.latency - ttft
-    with np.errstate(divide="ignore", invalid="ignore"):
+    with np.errstate(all="ignore"):
         tpot = np.where(many & (decode > 0), decode / (rows.outputs - 1), np.nan)
     if _hidden(rows, ttft, tpot):
         run.log.add(
@@ -166,7 +166,7 @@ def _gaps(run: Run, rows: Rows) -> bool:
         return True
     sizes = np.array([len(g) for g in rows.gaps], dtype=np.float64)
     first = np.array([g[0] if len(g) else np.nan for g in rows.gaps])
-    with np.errstate(invalid="ignore"):
+    with np.errstate(all="ignore"):
         same = np.isclose(first, rows.ttft, rtol=1e-6, atol=0) & (sizes >= rows.outputs)
     had = sizes > 0
     if had.any() and same.sum() > _MOST * had.sum():
@@ -179,7 +179,7 @@ def _gaps(run: Run, rows: Rows) -> bool:
         sizes = sizes - same
     tokens = float(np.nansum(rows.outputs[had])) if had.any() else 0.0
     chunks = float((sizes + 1)[had].sum()) if had.any() else 0.0
-    if chunks and tokens / chunks >= _BUNDLE:
+    if chunks and tokens / chunks >= BUNDLE:
         run.log.add(
             "itl.chunks",
             f"{tokens / chunks:.3g} tokens arrive in one chunk: gaps are per chunk, not per token, "
@@ -190,7 +190,7 @@ def _gaps(run: Run, rows: Rows) -> bool:
 
 
 def _hidden(rows: Rows, ttft: Array, tpot: Array) -> bool:
-    with np.errstate(divide="ignore", invalid="ignore"):
+    with np.errstate(all="ignore"):
         hit = (rows.outputs >= _MANY) & (ttft / rows.latency >= _EARLY) & (tpot < _FAST)
     if rows.gaps is not None:
         # As many chunks as tokens: they really came one by one.

@@ -65,11 +65,18 @@ def one_batch(content: Mapping[str, Any]) -> Run:
         fields.number("median_decode_throughput", "decode_throughput", "last_gen_throughput"),
     )
     overall = fields.number("overall_throughput")
+    run.put("output_rate", "rate", fields.number("output_throughput"))
+    run.know(acceptance_length=_accepted(fields.number("acc_length", quiet=True)))
     run.put("total_rate", "rate", overall)
     if overall is not None:
         run.note("total_rate", "input and output tokens together")
     run.log.add("data.summary-only", "one static batch: there is no per-request data")
     return run
+
+
+def _accepted(length: float | None) -> float | None:
+    """Return a mean length of a speculative step; without speculation it is written as -1 or 0."""
+    return length if length is not None and length >= 1 else None
 
 
 def is_offline(content: Mapping[str, Any]) -> bool:

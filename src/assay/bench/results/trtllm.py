@@ -64,6 +64,13 @@ def report(content: Mapping[str, Any]) -> Run:
     for metric in ("ttft", "tpot"):
         run.put(metric, "mean", _ms(stream.number(f"avg_{metric}_ms")), samples=n)
         _times(run, stream, f"{metric}_percentiles", metric, n)
+    speed_of_one = stream.number("token_output_speed_tok_s")
+    run.put("request_decode_rate", "mean", speed_of_one, samples=n)
+    drafts = fields.part("decoding_stats")
+    run.know(
+        acceptance_rate=drafts.part("draft_acceptance_rate_percentiles").number("average"),
+        acceptance_length=drafts.part("acceptance_length_percentiles").number("average"),
+    )
     run.log.add("data.summary-only", "the report has no per-request data")
     return run
 

@@ -9,14 +9,14 @@ run without any completed request has 0 everywhere, ``request_rate`` is the text
 from __future__ import annotations
 
 import re
-from array import array
 from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 
+from assay.bench.results import vllm_rows
 from assay.bench.results.fields import Fields
-from assay.bench.results.rows import Array, Rows, compute, numbers, sound
+from assay.bench.results.rows import numbers, sound
 from assay.bench.results.table import Run
 
 __all__ = ["is_latency", "is_serving", "is_throughput", "latency", "serving", "throughput"]
@@ -34,6 +34,8 @@ _NOT_REPEATED = re.compile(
     r"prefix[- _]?(cache|caching)[ :=]*(is )?(off|disabled|false|no\b)",
     re.I,
 )
+#: A stated rate is its tokens over its time within [1].
+_ROUNDED = 0.02
 _DATASETS = {"prefix_repetition", "generated-shared-prefix"}
 
 
@@ -77,7 +79,7 @@ def serving(content: Mapping[str, Any], format_name: str = "vllm bench serve") -
     _server(run, fields)
     _cache(run, fields)
     if run.facts.get("completed") != 0:
-        _rows(run, fields)
+        vllm_rows.read(run, fields)
     if "completed" not in run.facts:
         run.log.add("requests.unknown", "how many requests completed is not said")
     return run
@@ -97,29 +99,73 @@ def _facts(run: Run, fields: Fields) -> None:
         duration=fields.number("duration"),
         input_tokens=fields.count("total_input_tokens"),
         output_tokens=fields.count("total_output_tokens"),
-        cached_tokens=fields.count("cached_tokens", "total_cached_tokens"),
-        external_hit_tokens=fields.count("external_hit_tokens"),
+        cached_tokens=_whole(fields.told("cached_tokens", "total_cached_tokens")),
+        external_hit_tokens=_whole(fields.told("external_hit_tokens")),
+        gpus=_whole(fields.told("num_gpus", "gpus", "gpu_count")),
+        hardware=fields.text("gpu", "gpu_name", "hardware"),
+        prefix_cache=_prefix_cache(fields),
         concurrency=fields.count("max_concurrency"),
         asked_rate=_asked_rate(fields),
         seed=_seed(fields),
     )
     version = fields.text("vllm_version", "engine_version", "version")
     run.know(engine_version=version)
+    if run.facts.get("gpus") == 0:
+        del run.facts["gpus"]
+    _speculation(run, fields)
+    if fields.raw("run_number") == -1:
+        run.log.add("run.warm-up", "the file says that the run warmed the server up: no repeat")
+
+
+def _whole(value: float | None) -> int | None:
+    return None if value is None or value != int(value) else int(value)
+
+
+def _prefix_cache(fields: Fields) -> str | None:
+    """Return ``off`` when people noted that the prefix cache is off."""
+    for name in ("enable_prefix_caching", "prefix_caching", "prefix_cache"):
+        value = fields.raw(name)
+        if value is False or str(value).strip().lower() in ("false", "off", "no", "0", "disabled"):
+            return "off"
+    return "off" if _NOT_REPEATED.search(_noted(fields)) else None
+
+
+def _noted(fields: Fields) -> str:
+    words = (fields.text(name) for name in ("note", "notes", "comment", "label"))
+    return " ".join(word for word in words if word is not None)
+
+
+def _speculation(run: Run, fields: Fields) -> None:
+    """Read what came of drafted tokens; vLLM's rate is in percent, SGLang has a length only."""
+    drafted = fields.number("spec_decode_draft_tokens")
+    accepted = fields.number("spec_decode_accepted_tokens")
+    percent = fields.number("spec_decode_acceptance_rate")
+    rate = None if percent is None else percent / 100
+    if drafted and accepted is not None:
+        due = accepted / drafted
+        if due > 1 or (rate is not None and abs(rate - due) > 0.01):
+            run.log.add(
+                "speculation.inconsistent",
+                f"{accepted:,.0f} tokens accepted of {drafted:,.0f} drafted is not the stated "
+                "acceptance; none is used",
+            )
+            return
+        rate = due
+    length = fields.number("spec_decode_acceptance_length", "accept_length", "acc_length")
+    if rate is not None and rate > 1:
+        run.log.add("speculation.inconsistent", "more tokens were accepted than drafted; not used")
+        return
+    run.know(acceptance_rate=rate, acceptance_length=length if length and length >= 1 else None)
 
 
 def _asked_rate(fields: Fields) -> float | str | None:
     raw = fields.raw("request_rate")
-    if isinstance(raw, str):
-        if raw.strip().lower() in ("inf", "infinity", "+inf"):
-            return "inf"
-        try:
-            raw = float(raw)
-        except ValueError:
-            return None
+    if isinstance(raw, str) and raw.strip().lower().lstrip("+") in ("inf", "infinity"):
+        return "inf"
     # The one place where Infinity is a value: all requests are sent at once.
     if isinstance(raw, float) and raw == float("inf"):
         return "inf"
-    return fields.number("request_rate") if raw is not None else None
+    return fields.told("request_rate")
 
 
 def _seed(fields: Fields) -> str | None:
@@ -130,7 +176,7 @@ def _seed(fields: Fields) -> str | None:
 def _server(run: Run, fields: Fields) -> None:
     """Compare what the client counts with what the server, or a second tokenizer, counts."""
     sent = run.facts.get("input_tokens")
-    server = fields.number("server_prompt_tokens_total", "server_input_tokens")
+    server = fields.told("server_prompt_tokens_total", "server_input_tokens")
     if sent and server and abs(server / sent - 1) > 0.02:
         run.log.add(
             "tokens.client-server",
@@ -148,7 +194,7 @@ def _server(run: Run, fields: Fields) -> None:
         ("server_output_tokens", "the server"),
         ("total_output_tokens_retokenized", "a second tokenizer"),
     ):
-        other = fields.number(name)
+        other = fields.told(name)
         if made and other is not None and abs(other / made - 1) > 0.05:
             run.log.add(
                 "tokens.client-server",
@@ -178,9 +224,7 @@ def _asked_lengths(run: Run, fields: Fields) -> None:
 
 
 def _cache(run: Run, fields: Fields) -> None:
-    said = " ".join(
-        str(v) for k in ("note", "notes", "comment", "label") if (v := fields.text(k)) is not None
-    )
+    said = _noted(fields)
     dataset = run.facts.get("dataset") or ""
     if dataset in _DATASETS or (_REPEATED.search(said) and not _NOT_REPEATED.search(said)):
         run.log.add(
@@ -194,114 +238,6 @@ def _cache(run: Run, fields: Fields) -> None:
             "cache.identical-prompts",
             f"{cached / inputs:.0%} of the input came from a prefix cache",
         )
-
-
-def _rows(run: Run, fields: Fields) -> None:
-    lists = {
-        n: fields.sequence(n) for n in ("ttfts", "output_lens", "input_lens", "itls", "errors")
-    }
-    lists["latencies"] = fields.sequence("latencies", "e2e_latencies")
-    # Newer writers keep latencies in a summary; alone they are no per-request data.
-    there = {n: v for n, v in lists.items() if v is not None}
-    if "output_lens" not in there or not there.keys() & {"ttfts", "latencies"}:
-        run.log.add("data.summary-only", "the summary has no per-request data")
-        return
-    size = len(there["output_lens"])
-    if any(len(v) != size for v in there.values()):
-        sizes = ", ".join(f"{n} {len(v):,}" for n, v in there.items())
-        run.log.add("rows.lengths", f"per-request lists differ in length ({sizes}); not used")
-        return
-    outputs = sound(run, "output_lens", numbers(there["output_lens"], size))
-    ttft = sound(run, "ttfts", numbers(there.get("ttfts"), size))
-    inputs = sound(run, "input_lens", numbers(there.get("input_lens"), size))
-    latency = sound(run, "latencies", numbers(there.get("latencies"), size))
-    gaps = _gaps(run, there.get("itls"), size)
-    if run.log.failed:
-        return
-    unsuccessful = _unsuccessful(run, there.get("errors"), outputs, ttft, gaps)
-    keep = ~unsuccessful
-    _agree(run, size, int(keep.sum()), outputs[keep], inputs[keep])
-    if gaps is not None:
-        gaps = [g for g, k in zip(gaps, keep, strict=True) if k]
-    rows = Rows(ttft[keep], latency[keep], outputs[keep], inputs[keep], gaps)
-    _seconds(run, rows)
-    compute(run, rows)
-
-
-def _gaps(run: Run, lists: list[Any] | array[float] | None, size: int) -> list[Array] | None:
-    if lists is None:
-        return None
-    if not isinstance(lists, list) or not all(isinstance(g, list | array) for g in lists):
-        run.log.add("number.type", "'itls' is not a list of lists; not used")
-        return None
-    if not any(len(g) for g in lists):
-        return None if size == 0 else [np.empty(0) for _ in lists]
-    found = [numbers(g, len(g)) for g in lists]
-    pooled = sound(run, "itls", np.concatenate(found))
-    ends = np.cumsum([len(g) for g in found])
-    return np.split(pooled, ends[:-1])
-
-
-def _unsuccessful(
-    run: Run,
-    errors: list[Any] | array[float] | None,
-    outputs: Array,
-    ttft: Array,
-    gaps: list[Array] | None,
-) -> np.ndarray[Any, np.dtype[np.bool_]]:
-    """Mark requests that failed: an error, or nothing received at all."""
-    with np.errstate(invalid="ignore"):
-        nothing = ~(outputs > 0) & ~(ttft > 0)
-    if gaps is not None:
-        nothing &= np.array([len(g) == 0 for g in gaps], dtype=bool)
-    if errors is None:
-        return nothing
-    said = np.array([bool(e) for e in errors], dtype=bool)
-    # A request may succeed and return nothing that the client reads; a failed one may give no
-    # reason. The stated count tells which it is.
-    if len(said) - int(said.sum()) == run.facts.get("completed"):
-        return said
-    return said | nothing
-
-
-def _agree(run: Run, size: int, kept: int, outputs: Array, inputs: Array) -> None:
-    facts = run.facts
-    completed = facts.get("completed")
-    if completed is not None and kept != completed:
-        run.log.add(
-            "rows.disagree",
-            f"{completed:,} requests are said to have completed and {kept:,} of {size:,} rows did",
-        )
-    if kept != completed:
-        facts["completed"] = kept
-        facts["failed"] = size - kept
-        facts["asked"] = max(size, facts.get("asked", 0))
-    for name, values in (("output_tokens", outputs), ("input_tokens", inputs)):
-        total = facts.get(name)
-        if not np.isfinite(values).all() or not len(values):
-            continue
-        found = float(values.sum())
-        if total is None:
-            facts[name] = int(found)
-        elif abs(found - total) > 0.005 * max(total, 1) and not run.log.has("tokens.client-server"):
-            run.log.add(
-                "rows.disagree",
-                f"{name.replace('_', ' ')} are stated as {total:,} and the rows add up to "
-                f"{found:,.0f}; the rows are used",
-            )
-            facts[name] = int(found)
-
-
-def _seconds(run: Run, rows: Rows) -> None:
-    """Take rows in milliseconds for what they are."""
-    stated = run.get("ttft", "mean")
-    seen = rows.ttft[np.isfinite(rows.ttft)]
-    if not stated or not len(seen) or not 950 < float(seen.mean()) / stated < 1050:
-        return
-    run.log.add("units.mixed", "per-request times are in ms where s are due: converted")
-    rows.ttft = rows.ttft / 1e3
-    rows.latency = rows.latency / 1e3
-    rows.gaps = None if rows.gaps is None else [g / 1e3 for g in rows.gaps]
 
 
 def is_latency(content: Mapping[str, Any]) -> bool:
@@ -340,7 +276,18 @@ def throughput(content: Mapping[str, Any]) -> Run:
     completed = fields.count("num_requests")
     run.know(completed=completed, duration=fields.number("elapsed_time"))
     run.put("request_rate", "rate", fields.number("requests_per_second"))
-    run.put("total_rate", "rate", fields.number("tokens_per_second"))
+    stated, total = fields.number("tokens_per_second"), fields.number("total_num_tokens")
+    seconds = run.facts.get("duration")
+    due = total / seconds if total and seconds else None
+    if stated is not None and due is not None and abs(stated / due - 1) > _ROUNDED:
+        run.log.add(
+            "rate.inconsistent",
+            f"the stated rate is {stated / due:.3g} times the tokens over the duration; the latter "
+            "is used",
+        )
+        run.put("total_rate", "rate", due, recomputed=True)
+    else:
+        run.put("total_rate", "rate", stated)
     run.note("total_rate", "counts input and output tokens; the output rate is not in the file")
     run.log.add("data.summary-only", "the summary has no per-request data")
     return run

@@ -139,23 +139,24 @@ class Plan:
     ----------
     work : Work
         What it computes.
-    usage : float
-        Share of the pool in use [1].
-    preempted : tuple of str
-        Requests that lost their blocks in it.
-    transfers : object
-        What the offloading connector asks for; None without a tier.
     output, names, sampled : object, list of str, list of list of int
         The scheduler's own output, whose requests it is for, and the token each gets, if any.
     """
 
     work: Work
-    usage: float
-    preempted: tuple[str, ...]
-    transfers: Any
     output: Any
     names: list[str]
     sampled: list[list[int]]
+
+    @property
+    def preempted(self) -> tuple[str, ...]:
+        """Requests that lost their blocks in it."""
+        return tuple(self.output.preempted_req_ids or ())
+
+    @property
+    def transfers(self) -> Any:
+        """What the offloading connector asks for; None without a tier."""
+        return self.output.kv_connector_metadata
 
     @property
     def copies(self) -> int:
@@ -250,7 +251,16 @@ class Engine:
         init_none_hash(sha256)
         self._manager = self._scheduler.kv_cache_manager
         self._hasher = get_request_block_hasher(hashed, sha256) if setup.prefix_caching else None
-        self._request, self._sampling, self._result = Request, SamplingParams, ModelRunnerOutput
+        self._request, self._sampling = Request, SamplingParams
+        # One for all steps: the scheduler reads it and keeps nothing of it.
+        self._result = ModelRunnerOutput(
+            req_ids=[],
+            req_id_to_index={},
+            sampled_token_ids=[],
+            logprobs=None,
+            prompt_logprobs_dict={},
+            pooler_output=[],
+        )
 
     # -- requests -----------------------------------------------------------------------------
 
@@ -291,6 +301,11 @@ class Engine:
         return len(self._live) - len(self._scheduler.running)
 
     @property
+    def usage(self) -> float:
+        """Share of the pool in use [1]."""
+        return float(self._manager.usage)
+
+    @property
     def free_blocks(self) -> int:
         """Blocks that nobody holds."""
         return int(self._manager.block_pool.get_num_free_blocks())
@@ -310,16 +325,7 @@ class Engine:
         output = scheduler.schedule()
         names: list[str] = []
         sampled: list[list[int]] = []
-        work = work_of(output, scheduler.requests, names, sampled)
-        return Plan(
-            work,
-            self._manager.usage,
-            tuple(output.preempted_req_ids or ()),
-            output.kv_connector_metadata,
-            output,
-            names,
-            sampled,
-        )
+        return Plan(work_of(output, scheduler.requests, names, sampled), output, names, sampled)
 
     def complete(self, plan: Plan, transfers: Any = None) -> list[Token]:
         """Hand a step's output back.
@@ -337,24 +343,21 @@ class Engine:
             Requests that got a token; with the first one, how many tokens of the prompt were found
             in the pool and in the host's memory [tok]; and whether it was the last.
         """
-        names = plan.names
-        result = self._result(
-            req_ids=names,
-            req_id_to_index={name: place for place, name in enumerate(names)},
-            sampled_token_ids=plan.sampled,
-            logprobs=None,
-            prompt_logprobs_dict={},
-            pooler_output=[],
-            kv_connector_output=transfers,
-        )
+        result, names = self._result, plan.names
+        if names != result.req_ids:  # most steps hold the same requests as the one before
+            result.req_ids = names
+            result.req_id_to_index = {name: place for place, name in enumerate(names)}
+        result.sampled_token_ids = plan.sampled
+        result.kv_connector_output = transfers
         found: list[Token] = []
         for outputs in self._scheduler.update_from_output(plan.output, result).values():
             for output in outputs.outputs:
                 name, first = output.request_id, output.prefill_stats
-                if output.finish_reason is not None:
+                done = output.finish_reason is not None
+                if done:
                     del self._live[name]
                 hits = first and (first.num_local_cached_tokens, first.num_external_cached_tokens)
-                found.append((name, hits, output.finish_reason is not None))
+                found.append((name, hits, done))
         return found
 
 
@@ -427,15 +430,18 @@ def work_of(
     Call it right after ``schedule``, which has already counted the step's tokens as computed.
     """
     scheduled = output.num_scheduled_tokens
-    context, pairs = 0, 0.0
+    context, decoded, pairs = 0, 0, 0.0
     for name, count in scheduled.items():
         request = requests[name]
         computed = request.num_computed_tokens
         context += computed
-        pairs += count * (computed - 0.5 * (count - 1))
+        if count == 1:  # a decoding sequence has one pair a token of context
+            decoded += computed
+        else:
+            pairs += count * (computed - 0.5 * (count - 1))
         names.append(name)
         sampled.append([_TOKEN] if computed >= request.num_tokens else [])
-    return Work(output.total_num_scheduled_tokens, len(names), context, pairs)
+    return Work(output.total_num_scheduled_tokens, len(names), context, pairs + decoded, decoded)
 
 
 def _json(config: Mapping[str, object]) -> str:

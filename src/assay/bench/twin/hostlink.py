@@ -4,6 +4,10 @@ Owns a worker for vLLM's real offloading connector that copies blocks to a secon
 same memory and reports a transfer as done when a link of a chosen speed would be. vLLM's own worker
 refuses a CPU. Loaded by vLLM itself, through the connector's documented options ``spec_name`` and
 ``spec_module_path``. Written for the versions in :data:`assay.bench.private.TESTED`.
+
+vLLM asks once a step which transfers are done, of its own worker too, so a transfer that ends
+within a step is noticed at the step's end. What is reported as its time includes that delay. The
+copy itself is made at once, on the engine's own thread, some 3 GB/s; its time counts as the link's.
 """
 
 from __future__ import annotations
@@ -47,7 +51,7 @@ class HostWorker:
         ]
         self._per_chunk, self._speed = blocks_per_chunk, speed
         self._free = {True: 0.0, False: 0.0}
-        self._flying: dict[int, tuple[float, Any]] = {}
+        self._flying: dict[int, tuple[float, float, int]] = {}
 
     def submit_store(self, job_id: int, src_spec: Any, dst_spec: Any) -> bool:
         """Copy device blocks to the host."""
@@ -59,13 +63,19 @@ class HostWorker:
 
     def get_finished(self) -> list[Any]:
         """Return the transfers that the link has carried by now."""
+        from vllm.v1.kv_offload.base import TransferResult
+
         now = time.perf_counter()
-        done = [job for job, (when, _) in self._flying.items() if when <= now]
-        return [self._flying.pop(job)[1] for job in done]
+        found = []
+        for job, (begun, ends, moved) in list(self._flying.items()):
+            if ends <= now:
+                del self._flying[job]
+                found.append(TransferResult(job, True, moved, now - begun))
+        return found
 
     def wait(self, job_ids: Iterable[int]) -> None:
         """Wait for transfers."""
-        last = max((self._flying[j][0] for j in job_ids if j in self._flying), default=0.0)
+        last = max((self._flying[j][1] for j in job_ids if j in self._flying), default=0.0)
         time.sleep(max(0.0, last - time.perf_counter()))
 
     def shutdown(self) -> None:
@@ -73,9 +83,7 @@ class HostWorker:
         self._flying.clear()
 
     def _copy(self, job: int, device: Any, host: Any, *, store: bool) -> bool:
-        from vllm.v1.kv_offload.base import TransferResult
-
-        moved = 0
+        now, moved = time.perf_counter(), 0
         for group, block, slot in self._pairs(device, host):
             for part in self._parts[group]:
                 size = part.page_size_bytes
@@ -84,8 +92,9 @@ class HostWorker:
                 (theirs.copy_(ours) if store else ours.copy_(theirs))
                 moved += size
         takes = 0.0 if math.isinf(self._speed) else moved / self._speed
-        self._free[store] = max(time.perf_counter(), self._free[store]) + takes
-        self._flying[job] = (self._free[store], TransferResult(job, True, moved, takes))
+        begun = max(now, self._free[store])
+        self._free[store] = begun + takes
+        self._flying[job] = (begun, self._free[store], moved)
         return True
 
     def _pairs(self, device: Any, host: Any) -> Iterable[tuple[int, int, int]]:

@@ -231,28 +231,32 @@ def run(
 def _loop(
     engine: Engine, link: Link | None, source: Source, step_time: StepTime, found: Result
 ) -> None:
-    now, idle = 0.0, 0
     place: dict[str, int] = {}
+    last, output, longest_gap, gaps = found.last, found.output, found.longest_gap, found.gaps
+    now, idle, upcoming = 0.0, 0, source.next_time()
     while True:
-        for ask, when in source.due(now):
-            place[engine.submit(ask, when)] = _row(found, ask.prompt, when)
-        if not engine.busy:
-            if source.next_time() == math.inf:
+        if upcoming <= now:
+            for ask, when in source.due(now):
+                place[engine.submit(ask, when)] = _row(found, ask.prompt, when)
+            upcoming = source.next_time()
+        if not place:
+            if upcoming == math.inf:
                 break
-            now = source.next_time()
+            now = upcoming
             continue
         plan = engine.plan()
+        work = plan.work
         start = now if link is None else link.begin(plan.transfers, now)
-        if plan.work.tokens:
-            now, idle = start + step_time(plan.work), 0
+        if work.tokens:
+            now, idle = start + step_time(work), 0
             found.steps += 1
-            found.tokens += plan.work.tokens
+            found.tokens += work.tokens
             if found.log is not None:
-                _note(found.log, engine, plan.work.tokens, plan.usage, now)
+                _note(found.log, engine, work.tokens, now)
         else:
             # Nothing to compute: the next thing to happen is a transfer's end or an arrival.
             idle += 1
-            ahead = min(source.next_time(), math.inf if link is None else link.next_time())
+            ahead = min(upcoming, math.inf if link is None else link.next_time())
             now = max(start, ahead) if ahead < math.inf else start
             if idle > _PATIENCE or (ahead == math.inf and (link is None or link.idle) and idle > 2):
                 raise RunError(
@@ -260,13 +264,26 @@ def _loop(
                     f"the pool of {engine.blocks} blocks",
                     fix="give more KV memory or shorter requests",
                 )
-        found.preemptions += len(plan.preempted)
+        if plan.preempted:
+            found.preemptions += len(plan.preempted)
         arrived = None if link is None else link.end(now)
         for name, hits, done in engine.complete(plan, arrived):
-            _token(found, place[name], hits, now)
+            row = place[name]
+            before = last[row]
+            last[row] = now
+            output[row] += 1
+            if before != before:  # not a number: this is the first token
+                _first(found, row, hits, now)
+            else:
+                gap = now - before
+                if gap > longest_gap[row]:
+                    longest_gap[row] = gap
+                if gaps is not None:
+                    gaps[row].append(gap)
             if done:
                 del place[name]
                 source.done(now)
+                upcoming = source.next_time()
     found.duration = now
 
 
@@ -284,24 +301,15 @@ def _row(found: Result, prompt: int, when: float) -> int:
     return len(found.arrival) - 1
 
 
-def _token(found: Result, row: int, hits: tuple[int, int] | None, now: float) -> None:
-    found.output[row] += 1
-    if found.output[row] == 1:
-        found.first[row] = now
-        if hits is not None:
-            found.cached[row], found.external[row] = hits
-    else:
-        gap = now - found.last[row]
-        if gap > found.longest_gap[row]:
-            found.longest_gap[row] = gap
-        if found.gaps is not None:
-            found.gaps[row].append(gap)
-    found.last[row] = now
+def _first(found: Result, row: int, hits: tuple[int, int] | None, now: float) -> None:
+    found.first[row] = now
+    if hits is not None:
+        found.cached[row], found.external[row] = hits
 
 
-def _note(log: Steps, engine: Engine, tokens: int, usage: float, now: float) -> None:
+def _note(log: Steps, engine: Engine, tokens: int, now: float) -> None:
     log.end.append(now)
     log.tokens.append(tokens)
     log.running.append(engine.running)
     log.waiting.append(engine.waiting)
-    log.usage.append(usage)
+    log.usage.append(engine.usage)

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from assay.bench import checkpoint, private
-from assay.bench.twin import engine, run, steptime, validate, workload
+from assay.bench.twin import engine, reference, run, steptime, validate, workload
 from assay.errors import InputError
 from assay.ledger import store
 
@@ -217,6 +217,11 @@ def _offload() -> Iterable[Row]:
             }
 
 
+def _published() -> Iterable[Row]:
+    """Serve what third parties served and lay their figures beside ours."""
+    yield from reference.rows()
+
+
 def _steps() -> Iterable[Row]:
     """Lay both step logs beside each other."""
     yield from validate.step_rows(checkpoint.make())
@@ -233,6 +238,7 @@ _MAKERS: dict[str, Callable[[], Iterable[Row]]] = {
     "interference": _interference,
     "offload": _offload,
     "prefill": _prefill,
+    "published": _published,
     "sharing": _sharing,
     "steps": _steps,
 }

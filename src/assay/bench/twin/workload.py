@@ -28,6 +28,7 @@ __all__ = [
     "poisson",
     "sample",
     "sharegpt",
+    "stretched",
     "trace",
 ]
 
@@ -129,6 +130,29 @@ def sharegpt(*, seed: int, most: int = 4096) -> Lengths:
     rows = store.published("sharegpt_lengths")
     pairs = [(int(row["prompt"]), int(row["output"])) for row in rows]
     return sample([p for p in pairs if sum(p) <= most and min(p) > 0], seed=seed)
+
+
+def stretched(pairs: Sequence[tuple[int, int]], prompt: float, output: float) -> Lengths:
+    """Return pairs in their order, each length multiplied so that the means are those given.
+
+    Parameters
+    ----------
+    pairs : sequence of (int, int)
+        Prompt and output [tok].
+    prompt, output : float
+        Means to reach, up to rounding; no length falls below 1 [tok].
+
+    Examples
+    --------
+    >>> list(stretched([(10, 5), (30, 15)], 40, 5))
+    [(20, 2), (60, 8)]
+    """
+    if not pairs:
+        raise InputError("there are no lengths to stretch")
+    means = [sum(pair[k] for pair in pairs) / len(pairs) for k in range(2)]
+    by = prompt / means[0], output / means[1]
+    for one, two in pairs:
+        yield max(1, round(one * by[0])), max(1, round(two * by[1]))
 
 
 def burst() -> Iterator[float]:
