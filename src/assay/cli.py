@@ -506,7 +506,8 @@ def compare(
     json: Json = False,
 ) -> None:
     """Say what two results do and do not show."""
-    from assay.bench import comparison, pairs
+    from assay.bench import comparison
+    from assay.bench.comparison import pairs
 
     if after is not None:
         found = comparison.compare(before, after, changed=changed or ())
@@ -537,8 +538,8 @@ def reasoning(
     json: Json = False,
 ) -> None:
     """Say what reasoning costs and buys, from one record per question and arm."""
-    from assay.bench import contrast
     from assay.bench import reasoning as bench
+    from assay.bench.reasoning import contrast
 
     if prompt_price and price is None:
         raise InputError("needs --price as well", where="--prompt-price", fix="give both prices")

@@ -18,10 +18,10 @@ from collections.abc import Callable
 from pathlib import Path
 
 from assay.bench import protocol, synthetic
-from assay.bench.client import Outcome
 from assay.bench.engines import server
 from assay.bench.load import Load
-from assay.bench.rows import Row
+from assay.bench.load.client import Outcome
+from assay.bench.load.rows import Row
 
 
 class StandIn:

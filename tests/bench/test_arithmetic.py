@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from assay.bench import arithmetic
+from assay.bench.exam import arithmetic
 from assay.errors import InputError
 
 SEEDS = st.integers(0, 2**32)

@@ -13,9 +13,9 @@ import psutil
 import pytest
 
 from assay.bench import synthetic
-from assay.bench.client import Client
 from assay.bench.engines import recipe, server
 from assay.bench.load import Load
+from assay.bench.load.client import Client
 from assay.errors import InputError, RunError
 
 
@@ -39,7 +39,7 @@ def needs_vllm() -> None:
 def test_a_client_ends_with_the_process_that_started_it(tmp_path: Path) -> None:
     needs_vllm()
     code = (
-        "import time;from pathlib import Path;from assay.bench.client import Client;"
+        "import time;from pathlib import Path;from assay.bench.load.client import Client;"
         f"c=Client(Path({str(tmp_path)!r})).__enter__();"
         "print(c._process.pid,flush=True);time.sleep(600)"
     )

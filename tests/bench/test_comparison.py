@@ -14,7 +14,8 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
-from assay.bench import comparison, pairs
+from assay.bench import comparison
+from assay.bench.comparison import pairs
 from assay.bench.results import vllm
 from assay.errors import InputError
 from assay.ledger import store

@@ -16,7 +16,6 @@ import psutil
 import pytest
 
 from assay.bench import synthetic
-from assay.bench.client import Client
 from assay.bench.engines import (
     counters,
     llamacpp,
@@ -31,6 +30,7 @@ from assay.bench.engines import (
     vllm,
 )
 from assay.bench.load import Load
+from assay.bench.load.client import Client
 from assay.errors import InputError, RunError
 
 QUICK = synthetic.serve()
@@ -410,7 +410,7 @@ def test_vllm_generates_in_this_process(small: str) -> None:
 def llama(small: str) -> recipe.Recipe:
     """Two slots of llama.cpp with the small model; on the search path, it is the real one."""
     pytest.importorskip("gguf", reason="the extra 'cpu' is not installed")
-    from assay.bench import gguf
+    from assay.bench.checkpoint import gguf
 
     file = gguf.write(Path(small))
     try:

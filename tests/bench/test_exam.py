@@ -16,8 +16,9 @@ from typing import Any
 
 import pytest
 
-from assay.bench import arithmetic, asking, exam, reasoning
+from assay.bench import exam, reasoning
 from assay.bench.engines.recipe import Recipe
+from assay.bench.exam import arithmetic, asking
 from assay.errors import InputError
 
 QUESTIONS = tuple(arithmetic.questions(40, seed=5))

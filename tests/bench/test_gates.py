@@ -9,7 +9,7 @@ import pytest
 
 from assay.bench import gates
 from assay.bench.engines.counters import Counts
-from assay.bench.window import Watched, Window
+from assay.bench.protocol.window import Watched, Window
 from assay.ledger import stats
 
 GOOD = Window(

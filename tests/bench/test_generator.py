@@ -8,7 +8,7 @@ import json
 from collections.abc import AsyncIterator
 from typing import Any
 
-from assay.bench import generator
+from assay.bench.load import generator
 
 
 class Session:

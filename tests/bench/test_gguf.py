@@ -10,7 +10,8 @@ from typing import Any
 
 import pytest
 
-from assay.bench import checkpoint, gguf
+from assay.bench import checkpoint
+from assay.bench.checkpoint import gguf
 from assay.bench.engines import llamacpp, server
 from assay.errors import InputError
 from assay.ledger import store

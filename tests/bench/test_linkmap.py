@@ -7,8 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from assay.bench import linkmap, linkstudy, rows, throttled, tier
-from assay.bench.rows import Row
+from assay.bench import linkmap, linkstudy, throttled, tier
+from assay.bench.load import rows
+from assay.bench.load.rows import Row
 from assay.bench.twin import tables
 from assay.errors import InputError
 from assay.ledger import judge, records, store

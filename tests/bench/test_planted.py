@@ -14,8 +14,10 @@ from typing import Any
 import pytest
 from scipy import stats as scipy_stats
 
-from assay.bench import arithmetic, exam, planted, reasoning, synthetic, transcripts
-from assay.bench.answers import Answer
+from assay.bench import exam, reasoning, synthetic
+from assay.bench.exam import arithmetic, planted
+from assay.bench.reasoning import transcripts
+from assay.bench.reasoning.answers import Answer
 
 QUICK = synthetic.Behaviour(ttft=0.002, tpot=2e-5, bundle=64)
 BUDGET = 4096

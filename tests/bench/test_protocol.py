@@ -16,9 +16,11 @@ from typing import Any
 import psutil
 import pytest
 
-from assay.bench import load, measurement, protocol, rows, synthetic, window
-from assay.bench.client import Outcome
+from assay.bench import load, measurement, protocol, synthetic
 from assay.bench.engines import server
+from assay.bench.load import rows
+from assay.bench.load.client import Outcome
+from assay.bench.protocol import window
 from assay.errors import InputError, RecordError, RunError
 from assay.ledger import store
 

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from assay.bench import protocol, provenance, synthetic
-from assay.bench.window import Watched, Window
+from assay.bench.protocol.window import Watched, Window
 from assay.errors import InputError
 
 

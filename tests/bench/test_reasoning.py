@@ -20,9 +20,10 @@ from scipy import stats as scipy_stats
 from typer.testing import CliRunner
 
 from assay import cli
-from assay.bench import arms, contrast, expense, reasoning
-from assay.bench import transcripts as records
-from assay.bench.answers import Answer
+from assay.bench import reasoning
+from assay.bench.reasoning import arms, contrast, expense
+from assay.bench.reasoning import transcripts as records
+from assay.bench.reasoning.answers import Answer
 from assay.errors import InputError
 
 Row = dict[str, Any]

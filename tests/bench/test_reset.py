@@ -13,9 +13,9 @@ from typing import Any
 import pytest
 
 from assay.bench import checkpoint, reset, synthetic, throttled, tier
-from assay.bench.client import Outcome
 from assay.bench.load import Load
-from assay.bench.plan import Plan, number
+from assay.bench.load.client import Outcome
+from assay.bench.protocol.plan import Plan, number
 from assay.errors import RunError
 from assay.ledger import store
 

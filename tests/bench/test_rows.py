@@ -8,7 +8,8 @@ from typing import Any
 
 import pytest
 
-from assay.bench import rows, window
+from assay.bench.load import rows
+from assay.bench.protocol import window
 from assay.errors import InputError
 
 

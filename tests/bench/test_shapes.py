@@ -18,8 +18,9 @@ import pytest
 from typer.testing import CliRunner
 
 from assay import cli
-from assay.bench import reasoning, transcripts
-from assay.bench.answers import Answer
+from assay.bench import reasoning
+from assay.bench.reasoning import transcripts
+from assay.bench.reasoning.answers import Answer
 from assay.errors import InputError
 
 Row = dict[str, Any]

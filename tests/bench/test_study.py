@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from assay.bench import delays, exhibits, outcome, study
-from assay.bench.exam import Held
+from assay.bench import exhibits, outcome, study
+from assay.bench.exam import Held, delays
 from assay.errors import InputError
 from assay.ledger import records, store
 

@@ -15,8 +15,8 @@ from typing import Any
 import pytest
 
 from assay.bench import gates, load, protocol, synthetic
-from assay.bench.client import Client
 from assay.bench.engines import recipe, server
+from assay.bench.load.client import Client
 from assay.errors import InputError
 
 

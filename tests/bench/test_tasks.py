@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from assay.bench import arithmetic, exam, exhibits, planted, study, synthetic, tasks
+from assay.bench import exam, exhibits, study, synthetic
+from assay.bench.exam import arithmetic, planted, tasks
 from assay.errors import InputError
 
 #: The prompt, filters and metric of the harness's own gsm8k, version 3, over questions made here.

@@ -11,7 +11,8 @@ from typing import Any
 
 import pytest
 
-from assay.bench import arithmetic, checkpoint, phases, trainer
+from assay.bench import checkpoint, phases, trainer
+from assay.bench.exam import arithmetic
 
 pytest.importorskip("torch")
 pytest.importorskip("transformers")

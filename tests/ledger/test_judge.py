@@ -237,6 +237,19 @@ def test_scope_against_conditions(
     assert (found.status, found.reason) == STATED[scope, condition, basis]
 
 
+@pytest.mark.parametrize(
+    ("scope", "word"), [("any", "out-of-scope"), ("h100", "out-of-scope"), ("n/a", "")]
+)
+def test_a_processor_is_not_any_gpu(
+    scope: str, word: str, assertion: Build, evidence: Build
+) -> None:
+    item = evidence(
+        basis="measured", estimate=_estimate((9.0, 9.0), "s", 9), conditions__gpu="none"
+    )
+    found = judge.decide(assertion(scope__gpu=scope), [item])
+    assert (found.status, found.reason) == (("disputed", "") if not word else ("open", word))
+
+
 def test_a_count_matches_whether_written_as_number_or_text(
     assertion: Build, evidence: Build
 ) -> None:

@@ -16,10 +16,10 @@ MODULES = sorted(SOURCE.rglob("*.py"))
 OPENS = {
     "bench/engines/process.py",
     "bench/engines/server.py",
-    "bench/client.py",
-    "bench/journal.py",
+    "bench/load/client.py",
+    "bench/protocol/journal.py",
     "bench/results/stream.py",
-    "bench/rows.py",
+    "bench/load/rows.py",
     "press/attempt.py",
     "press/runner.py",
 }

@@ -156,7 +156,7 @@ def seen(rows: Sequence[Mapping[str, Any]]) -> Seen | None:
     Parameters
     ----------
     rows : sequence of mapping
-        Of one run, in the order of sending, as :func:`assay.bench.rows.read` returns them.
+        Of one run, in the order of sending, as :func:`assay.bench.load.rows.read` returns them.
 
     Examples
     --------

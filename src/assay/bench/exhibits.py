@@ -10,10 +10,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from assay.bench import arithmetic
-from assay.bench import delays as delaying
 from assay.bench import reasoning as comparison
-from assay.bench.exam import Held
+from assay.bench.exam import Held, arithmetic
+from assay.bench.exam import delays as delaying
 from assay.ledger import stats
 from assay.ledger.stats import Interval
 from assay.physics import units

@@ -26,7 +26,7 @@ import math
 import re
 from collections.abc import Callable, Sequence
 
-from assay.bench.window import Window
+from assay.bench.protocol.window import Window
 from assay.ledger import records
 from assay.physics import units
 

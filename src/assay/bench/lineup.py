@@ -20,7 +20,8 @@ import statistics
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
-from assay.bench import checkpoint, gguf, machine, measurement, provenance, roof
+from assay.bench import checkpoint, machine, measurement, provenance, roof
+from assay.bench.checkpoint import gguf
 from assay.bench.engines import llamacpp, sglang, transformers, vllm
 from assay.bench.engines.recipe import Recipe
 from assay.bench.load import Load

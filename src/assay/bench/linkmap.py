@@ -15,8 +15,9 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from assay.bench import linkstudy, rows, throttled, tier
+from assay.bench import linkstudy, throttled, tier
 from assay.bench.linkstudy import METRICS, Study
+from assay.bench.load import rows
 from assay.bench.tier import Kind
 from assay.ledger import records, stats, store
 from assay.physics import units

@@ -23,13 +23,13 @@ from typing import Any
 
 from assay.bench import ceiling as ceilings
 from assay.bench import gates as gating
-from assay.bench import protocol, rows, window
+from assay.bench import protocol
 from assay.bench import provenance as provenances
-from assay.bench.client import Drive
 from assay.bench.engines.recipe import Recipe
-from assay.bench.load import Load
-from assay.bench.protocol import Progress
-from assay.bench.window import Window
+from assay.bench.load import Load, rows
+from assay.bench.load.client import Drive
+from assay.bench.protocol import Progress, window
+from assay.bench.protocol.window import Window
 from assay.errors import InputError
 from assay.ledger import records, stats, store
 
@@ -175,7 +175,7 @@ class Measurement:
         Parameters
         ----------
         metric : str
-            Name of :data:`assay.bench.window.VALUES`.
+            Name of :data:`assay.bench.protocol.window.VALUES`.
         claim_id : str
             Whose evidence it becomes.
         arm, load : str or None

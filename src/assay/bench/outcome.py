@@ -13,8 +13,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from assay.bench import study, tasks
-from assay.bench.exam import Held
+from assay.bench import study
+from assay.bench.exam import Held, tasks
 from assay.errors import InputError
 from assay.ledger import paired, records, stats, store
 

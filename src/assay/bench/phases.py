@@ -19,7 +19,8 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from assay.bench import arithmetic, trainer
+from assay.bench import trainer
+from assay.bench.exam import arithmetic
 from assay.errors import InputError
 
 if TYPE_CHECKING:

@@ -22,7 +22,7 @@ from typing import Any
 
 from assay.bench import machine
 from assay.bench.engines.recipe import Recipe
-from assay.bench.window import Watched, Window
+from assay.bench.protocol.window import Watched, Window
 from assay.errors import InputError
 from assay.ledger import records, store
 

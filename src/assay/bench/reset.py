@@ -22,11 +22,11 @@ from pathlib import Path
 from typing import Any
 
 from assay.bench import measurement, tier
-from assay.bench.client import Client, Drive, Outcome
 from assay.bench.engines.recipe import Recipe
 from assay.bench.engines.server import Server
 from assay.bench.load import Load
-from assay.bench.plan import Plan
+from assay.bench.load.client import Client, Drive, Outcome
+from assay.bench.protocol.plan import Plan
 from assay.bench.tier import Moved
 from assay.errors import RunError
 from assay.ledger import records, stats, store

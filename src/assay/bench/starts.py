@@ -22,9 +22,10 @@ import time
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 
-from assay.bench import asking, checkpoint, wasm
+from assay.bench import checkpoint, wasm
 from assay.bench.engines import server, transformers, vllm
 from assay.bench.engines.recipe import Recipe
+from assay.bench.exam import asking
 from assay.errors import InputError, RunError
 from assay.ledger import stats, store
 

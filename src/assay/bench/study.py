@@ -17,11 +17,11 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from assay.bench import arithmetic, checkpoint, exam, hub, phases, tasks, trainer, transfer
+from assay.bench import checkpoint, exam, hub, phases, trainer, transfer
 from assay.bench import provenance as machines
 from assay.bench.engines import recipe as recipes
 from assay.bench.engines import vllm
-from assay.bench.exam import Held
+from assay.bench.exam import Held, arithmetic, tasks
 from assay.errors import InputError
 from assay.ledger import records, store
 

@@ -11,24 +11,17 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from assay.bench import arrival, gates, slope
-from assay.bench.window import Window
+from assay.bench.protocol.window import Window
 from assay.ledger import records, stats
 from assay.physics import units
 
-__all__ = ["ALONE", "AMONG", "NO_GPU", "UNCHUNKED", "Ceiling", "Sweep", "label"]
+__all__ = ["ALONE", "AMONG", "UNCHUNKED", "Ceiling", "Sweep", "label"]
 
 Ceiling = tuple[float | None, str]  # most output tokens a second [tok/s], and why
 
 UNCHUNKED = "unchunked"  # the arm that takes every prompt in one step
 ALONE, AMONG = "alone-{}", "among"  # loads: one prompt of a length, and one that comes to others
 _ADDED = 0.02  # share of a wait that may be the client's own delay, as in ``gates``
-
-#: A processor is no GPU, and a claim over any GPU is about GPUs.
-NO_GPU = records.Gate(
-    id="runs-on-a-gpu",
-    passed=False,
-    says="measured on a processor; the claim is about GPUs, so the number decides nothing",
-)
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -97,8 +90,8 @@ class Sweep:
         return stats.log_ratio(self.curve(UNCHUNKED)[length], self.curve(arm)[length])
 
     def gates(self, arm: str, length: int) -> list[records.Gate]:
-        """Return the gates of one TTFT of a prompt alone; that of the GPU comes last."""
-        return [*self._checked(arm, ALONE.format(length), ("ttft",)), NO_GPU]
+        """Return the gates of one TTFT of a prompt alone."""
+        return self._checked(arm, ALONE.format(length), ("ttft",))
 
     def gap_gates(self, arm: str) -> list[records.Gate]:
         """Return the gates of the longest wait when the long prompt arrives among others."""
@@ -121,7 +114,6 @@ class Sweep:
                 passed=added <= _ADDED * gap,
                 says=f"the client adds {added * 1e3:.3g} ms to a wait of {gap * 1e3:.4g} ms",
             ),
-            NO_GPU,
         ]
 
     def trade(self, length: int) -> list[dict[str, Any]]:
@@ -136,7 +128,7 @@ class Sweep:
         for arm in self.arms:
             seen = self.among(arm)
             checked = [*self.gates(arm, length), *self.gap_gates(arm)]
-            failed = {gate.id for gate in checked if not gate.passed} - {NO_GPU.id}
+            failed = {gate.id for gate in checked if not gate.passed}
             found.append(
                 {
                     "server": label(arm),
@@ -193,12 +185,12 @@ class Sweep:
         return words
 
     def failures(self) -> list[str]:
-        """Return every gate that failed besides that of the GPU, with its arm and load."""
+        """Return every gate that failed, with its arm and load."""
         found = []
         for arm in self.arms:
             checked = {f"{n:,} tokens": self.gates(arm, n) for n in self.curve(arm)}
             for name, own in {**checked, "arrival": self.gap_gates(arm)}.items():
-                failed = [g for g in own if not g.passed and g.id != NO_GPU.id]
+                failed = [g for g in own if not g.passed]
                 found += [f"{label(arm)}, {name}: {gate.id}: {gate.says}" for gate in failed]
         return found
 

@@ -13,8 +13,9 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from assay.bench import rows, sweep
-from assay.bench.window import Window
+from assay.bench import sweep
+from assay.bench.load import rows
+from assay.bench.protocol.window import Window
 from assay.errors import InputError
 from assay.ledger import records, stats, store
 from assay.physics import units

@@ -25,8 +25,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Literal
 
-from assay.bench import planted
 from assay.bench.engines import counters, recipe
+from assay.bench.exam import planted
 from assay.ledger import store
 
 __all__ = ["COUNTS", "MODES", "Behaviour", "serve", "tokenizer"]

@@ -24,7 +24,7 @@ from assay.bench import checkpoint, measurement, reset, tier
 from assay.bench.engines import vllm
 from assay.bench.engines.recipe import Recipe
 from assay.bench.load import Load
-from assay.bench.plan import Plan
+from assay.bench.protocol.plan import Plan
 from assay.bench.twin import hostlink
 from assay.errors import InputError
 from assay.ledger import stats, store

