@@ -101,6 +101,8 @@ def test_children_that_ignore_every_signal_but_one_end_too(tmp_path: Path) -> No
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM, signal.SIGINT])
 def test_an_engine_ends_with_the_process_that_started_it(tmp_path: Path, number: int) -> None:
     code = (
+        # A shell that runs the tests in the background has them ignore interrupts.
+        "import signal;signal.signal(signal.SIGINT,signal.default_int_handler);"
         "import sys,time;from pathlib import Path;from assay.bench import synthetic;"
         "from assay.bench.engines import server;"
         f"s=server.start(synthetic.serve(),Path({str(tmp_path)!r}));"

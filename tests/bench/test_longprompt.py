@@ -203,8 +203,8 @@ def test_a_disturbed_arrival_fails_its_gate(change: dict[str, Any], gate: str) -
 def test_the_table_has_a_row_a_server_and_names_failed_gates() -> None:
     rows = _sweep(4).trade(32768)
     assert [row["server"] for row in rows] == ["budget 512", "budget 2,048", "unchunked"]
-    assert {row["other failed gates"] for row in rows} == {"cold-starts"}
-    assert _sweep().trade(1024)[0]["other failed gates"] == "none"
+    assert {row["failed gates"] for row in rows} == {"cold-starts"}
+    assert _sweep().trade(1024)[0]["failed gates"] == "none"
 
 
 def test_the_prose_has_the_exponents_of_both_ends_beside_the_predicted_ones() -> None:

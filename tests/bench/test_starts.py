@@ -126,13 +126,14 @@ def test_where_nothing_was_measured_there_are_no_rows() -> None:
 # -- what they say --------------------------------------------------------------------------------
 
 
-def test_a_measured_start_below_a_minute_refutes_that_engines_take_minutes(
+def test_an_engine_started_on_a_processor_says_nothing_about_one_on_a_gpu(
     claim: records.Claim, staging: Path, started: list[tuple[str, int]]
 ) -> None:
     items = coldness.record_measured(claim, _measured(staging), parameters={})
     engines = [item for item in items if item.assertion == "engine-minutes"]
     assert len(engines) == 2
-    assert judge.decide(claim.assertion("engine-minutes"), engines).status == "disputed"
+    found = judge.decide(claim.assertion("engine-minutes"), engines)
+    assert (found.status, found.reason) == ("open", "out-of-scope")
 
 
 def test_instances_in_wasmtime_say_nothing_about_spinkube(

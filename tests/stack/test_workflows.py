@@ -30,8 +30,8 @@ def steps(workflow: dict[str, Any]) -> Iterator[dict[str, Any]]:
         yield from job["steps"]
 
 
-def test_the_three_workflows_are_there() -> None:
-    assert [path.stem for path in WORKFLOWS] == ["ci", "gpu", "publish"]
+def test_the_four_workflows_are_there() -> None:
+    assert [path.stem for path in WORKFLOWS] == ["ci", "engines", "gpu", "publish"]
 
 
 @pytest.mark.parametrize(

@@ -135,7 +135,7 @@ class Sweep:
                     f"{length:,} tokens alone, s": _spread(self.curve(arm)[length]),
                     "longest wait of others, ms": _spread([1e3 * one.gap for one in seen]),
                     "own TTFT among others, s": _spread([one.ttft for one in seen]),
-                    "other failed gates": ", ".join(sorted(failed)) or "none",
+                    "failed gates": ", ".join(sorted(failed)) or "none",
                 }
             )
         return found

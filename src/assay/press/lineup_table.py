@@ -61,8 +61,8 @@ def _roof(rows: Sequence[Mapping[str, str]]) -> str:
     loads = [float(r["load_average"]) for r in rows if r["load_average"]]
     return (
         "Each figure is the best of ten tries, since a limit is what can be reached at all. The "
-        f"machine was shared: its load average was {min(loads):.1f} to {max(loads):.1f}, which "
-        "held down the roof and the engines alike.\n\n" + show.table(table).text
+        f"machine's load average was {min(loads):.1f} to {max(loads):.1f}; what else it did held "
+        "down the roof and the engines alike.\n\n" + show.table(table).text
     )
 
 
@@ -125,7 +125,7 @@ def _record(rows: Sequence[Mapping[str, str]]) -> str:
     asked = lineup.LOAD.requests
     short = [r for r in rows if r["completed"] and int(r["completed"]) < asked]
     lines = [
-        f"- **Machine.** {first['machine']}, shared with other work.",
+        f"- **Machine.** {first['machine']}.",
         f"- **When.** {started[0]} to {started[-1]}, commit `{first['commit']}`.",
         *(f"- **{name}.** `{given}`" for name, given in flags.items()),
         f"- **Packages.** {first['packages'].replace(' ', ', ')}.",
